@@ -239,6 +239,11 @@ static char *read_line(char *buf, int size, void *arg)
 		reading_fault(rd, "section name longer than 48 characters");
 		return NULL;
 	}
+	/* inih would go on, and blame the keys below */
+	if (buf[0] == '[' && !strchr(buf, ']')) {
+		reading_fault(rd, "section without ']'");
+		return NULL;
+	}
 	return buf;
 }
 
