@@ -27,7 +27,8 @@
  * unknown type is skipped. Bytes that are no frame are skipped up to the next
  * PROTO_MAGIC whose header checksum is right.
  *
- * Growth. A message may grow at its tail, and each record of an array too
+ * Growth. HELLO keeps its layout for ever, so that two sides without a common
+ * version can tell each other so. A message may grow at its tail, and each record of an array too
  * (the array says how long its records are): a decoder ignores what it does
  * not know. Anything else is a new major version. The daemon speaks the
  * current major and the one before.
