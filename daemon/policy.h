@@ -108,24 +108,45 @@ struct decision {
 	} rejected[DECISION_REJECTED_MAX];
 };
 
-/* Per node memory of the policy between ticks. */
+/*
+ * Per node memory of the policy between ticks. All zeroes is a valid start,
+ * for this and for policy_state.
+ */
 struct policy_node_state {
 	uint8_t node;
+	uint8_t order;	       /* of the blocks that are kept free */
 	bool used;
+	bool refilling;	       /* fell below the low mark, reserve not yet full */
+	bool pending;	       /* an action was planned, no result came yet */
+	bool recorded;	       /* last_* hold something */
+	uint8_t below_reports; /* successive ones below the low mark */
 	uint64_t cooldown_until_us, backoff_us, backoff_until_us;
 	/* measured demand, blocks of the PMD order a second, x 1000 */
 	uint64_t demand_milli;
+	uint32_t moves_per_block;	/* learned from results; 0: not yet */
 	uint8_t last_kind, last_reason; /* history records changes only */
 };
 
 struct policy_state {
+	uint8_t boot_id[16]; /* of the guest that all of this is about */
+	bool have_boot;
+	uint64_t seen_guest_us; /* of the newest report looked at */
 	uint64_t last_guest_us; /* of the report that demand came from */
-	uint64_t last_thp_alloc, last_thp_fallback;
+	uint64_t last_thp_alloc, last_thp_fallback, last_allocstall;
 	bool have_last;
+	uint64_t stall_milli; /* allocstall a second, x 1000 */
 	struct policy_node_state node[PROTO_NODES_MAX];
+	/* what the newest directive holds */
 	uint32_t last_knob_mask;
 	int64_t last_knob[KNOB_COUNT];
-	uint64_t wsf_since_us;
+	/* the guest's own values, seen while we did not hold the knob */
+	uint32_t own_knob_mask;
+	int64_t own_knob[KNOB_COUNT];
+	uint32_t foreign_mask; /* somebody else's, until the guest reboots */
+	uint64_t wsf_since_us, proactive_since_us; /* of the last change */
+	/* a hold of the whole guest, for the same "changes only" */
+	bool hold_recorded;
+	uint8_t hold_reason;
 };
 
 struct policy_plan {
@@ -141,7 +162,12 @@ struct policy_plan {
 /**
  * policy_decide() - one tick for one VM
  * @ret_plan: complete: a directive in every case (its quiet flag says that
- *            nothing may run), no more than one action a node
+ *            nothing may run), at most one action: an agent runs one at a
+ *            time, so the neediest node comes first
+ *
+ * The plan counts as carried out: the node's cooldown begins here, not when
+ * the result comes, and an action whose result never comes counts as one that
+ * brought nothing.
  */
 void policy_decide(const struct policy_cfg *cfg, struct policy_state *st,
 		   const struct policy_snapshot *s, uint64_t now_us,
@@ -149,9 +175,11 @@ void policy_decide(const struct policy_cfg *cfg, struct policy_state *st,
 
 /**
  * policy_request() - an action that a person asked for
+ * @order:  of the blocks; 0: the order that the policy itself would choose
  * @blocks: further free ones, or ACTION_BLOCKS_ALL
  *
- * Checks what must hold for any action (stopped, migrating, low memory …).
+ * Checks what must hold for any action (off, paused, stopped, migrating, no
+ * fresh report, no backend, busy, low memory), not whether it pays.
  * Return: true with @ret_action, or false; @ret_d says why in both cases.
  */
 bool policy_request(const struct policy_cfg *cfg,
