@@ -126,3 +126,26 @@ int framer_next(struct framer *f, struct wire_hdr *ret_h,
 	*ret_h = h;
 	return 1;
 }
+
+bool framer_pending(const struct framer *f)
+{
+	return f->end != f->start;
+}
+
+bool framer_rescue(struct framer *f)
+{
+	for (size_t at = f->start + 1; at + PROTO_HDR_SIZE <= f->end; at++) {
+		const uint8_t *p = f->buf + at;
+		struct wire_hdr h;
+
+		if (!may_be_magic(p, PROTO_HDR_SIZE) || !header_read(p, &h))
+			continue;
+		if (f->end - at < PROTO_HDR_SIZE + h.len ||
+		    crc32c(p + PROTO_HDR_SIZE, h.len) != h.body_crc)
+			continue;
+		f->skipped += at - f->start;
+		f->start = at;
+		return true;
+	}
+	return false;
+}

@@ -67,6 +67,22 @@ int framer_next(struct framer *f, struct wire_hdr *ret_h,
 		const uint8_t **ret_body);
 
 /**
+ * framer_pending() - has a frame begun that is not whole yet?
+ */
+bool framer_pending(const struct framer *f);
+
+/**
+ * framer_rescue() - look for a whole frame behind the one that does not end
+ *
+ * A peer that died amid a frame leaves a beginning behind, whose missing part
+ * the frames of its successor would be taken for. To be called when a frame
+ * has been pending for long; harmless if its rest was only late.
+ *
+ * Return: true if one was found: framer_next() returns it now.
+ */
+bool framer_rescue(struct framer *f);
+
+/**
  * framer_reset() - forget the bytes of a connection that ended
  */
 void framer_reset(struct framer *f);
