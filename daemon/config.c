@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -32,19 +31,6 @@ static int fault(char *what, const char *fmt, ...)
 	return -EINVAL;
 }
 
-static const char *const loop_names[] = {
-	[CONFIG_LOOP_AUTO] = "auto",
-	[CONFIG_LOOP_URING] = "uring",
-	[CONFIG_LOOP_POLL] = "poll",
-};
-static_assert(ARRAY_SIZE(loop_names) == CONFIG_LOOP_COUNT,
-	      "loop_names is complete");
-
-const char *config_loop_name(unsigned int loop)
-{
-	return loop < CONFIG_LOOP_COUNT ? loop_names[loop] : "?";
-}
-
 #define OF_DAEMON(member) offsetof(struct config, member)
 #define OF_POLICY(member) offsetof(struct config, policy.member)
 #define OF_VM(member)	  offsetof(struct ipc_vm, member)
@@ -58,8 +44,8 @@ static const struct conf_key config_keys[] = {
 	 NULL},
 	{"daemon", "Group", CONF_STRING, OF_DAEMON(group), 0, CONFIG_USER_MAX,
 	 NULL},
-	{"daemon", "Loop", CONF_ENUM, OF_DAEMON(loop), 0, CONFIG_LOOP_COUNT,
-	 config_loop_name},
+	{"daemon", "Loop", CONF_ENUM, OF_DAEMON(loop), 0, LOOP_KIND_COUNT,
+	 loop_kind_name},
 	{"daemon", "Verbose", CONF_BOOL, OF_DAEMON(verbose), 0, 0, NULL},
 	/* goes over the wire as 32 bits of milliseconds */
 	{"daemon", "ReportInterval", CONF_TIME_US,

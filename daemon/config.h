@@ -16,6 +16,7 @@
 
 #include "conf.h"
 #include "ipc.h"
+#include "loop.h"
 #include "policy.h"
 
 #define CONFIG_FILE_DEFAULT "/etc/vmdefrag/vmdefragd.conf"
@@ -28,21 +29,12 @@
 #define CONFIG_DIR_MAX	   256
 #define CONFIG_USER_MAX	   33 /* useradd(8): 32 characters */
 
-enum config_loop {
-	CONFIG_LOOP_AUTO, /* io_uring where it works, else poll */
-	CONFIG_LOOP_URING,
-	CONFIG_LOOP_POLL,
-	CONFIG_LOOP_COUNT
-};
-
-const char *config_loop_name(unsigned int loop);
-
 struct config {
 	char run_dir[CONFIG_DIR_MAX];
 	char state_dir[CONFIG_DIR_MAX];
 	char user[CONFIG_USER_MAX];
 	char group[CONFIG_USER_MAX]; /* empty: primary group of user */
-	uint32_t loop;		     /* enum config_loop */
+	uint32_t loop;		     /* enum loop_kind */
 	bool verbose;
 	uint64_t report_interval_us;
 	struct policy_cfg policy;

@@ -9,7 +9,6 @@
  * it. Otherwise a core that a guest has taken over could have any service of
  * the host as root, libvirt's first of all.
  */
-#define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -8,7 +8,6 @@
  * at the start for a process that was killed. Only one knob writer is at work
  * on a run directory: a lock, since a killed one can live on in the kernel.
  */
-#define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -15,7 +15,6 @@
  * If the supervisor itself dies, the four see the end of their link (and
  * SIGTERM) and end orderly on their own.
  */
-#define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
