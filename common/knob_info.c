@@ -12,43 +12,51 @@
 #define PCP_FRACTION_MIN 8
 
 const struct knob_info knob_info[KNOB_COUNT] = {
-	[KNOB_COMPACTION_PROACTIVENESS] = {
-		.path = "sys/vm/compaction_proactiveness",
-		.min = 0,
-		.max = 100,
-		/* a write wakes kcompactd and cancels its 32 s back-off */
-		.write_pause_us = 1 * SEC_US,
-	},
-	[KNOB_WATERMARK_SCALE_FACTOR] = {
-		.path = "sys/vm/watermark_scale_factor",
-		.min = 1,
-		/* MemAvailable falls by twice the gap: more than 5 % of the
-		 * memory as headroom costs more than it gives */
-		.max = 500,
-		/* each write zeroes all boosts and retunes per-CPU lists */
-		.write_pause_us = 10 * SEC_US,
-	},
-	[KNOB_WATERMARK_BOOST_FACTOR] = {
-		.path = "sys/vm/watermark_boost_factor",
-		.min = 0,
-		.max = 15000, /* the kernel's default: 150 % of high */
-		.write_pause_us = 1 * SEC_US,
-	},
-	[KNOB_THP_DEFRAG] = {
-		.path = "kernel/mm/transparent_hugepage/defrag",
-		.in_sys = true,
-		.min = 0,
-		.max = THP_DEFRAG_COUNT - 1,
-		.write_pause_us = 1 * SEC_US,
-	},
-	[KNOB_PCP_HIGH_FRACTION] = {
-		.path = "sys/vm/percpu_pagelist_high_fraction",
-		.min = 0,
-		.max = 1000000,
-		/* a compaction sets and resets it; it stops all CPUs' lists
-		 * from being resized for some microseconds only */
-		.write_pause_us = 0,
-	},
+	[KNOB_COMPACTION_PROACTIVENESS] =
+		{
+			.path = "sys/vm/compaction_proactiveness",
+			.min = 0,
+			.max = 100,
+			/* a write wakes kcompactd and cancels its 32 s back-off
+			 */
+			.write_pause_us = 1 * SEC_US,
+		},
+	[KNOB_WATERMARK_SCALE_FACTOR] =
+		{
+			.path = "sys/vm/watermark_scale_factor",
+			.min = 1,
+			/* MemAvailable falls by twice the gap: more than 5 % of
+			 * the memory as headroom costs more than it gives */
+			.max = 500,
+			/* each write zeroes all boosts and retunes per-CPU
+			   lists */
+			.write_pause_us = 10 * SEC_US,
+		},
+	[KNOB_WATERMARK_BOOST_FACTOR] =
+		{
+			.path = "sys/vm/watermark_boost_factor",
+			.min = 0,
+			.max = 15000, /* the kernel's default: 150 % of high */
+			.write_pause_us = 1 * SEC_US,
+		},
+	[KNOB_THP_DEFRAG] =
+		{
+			.path = "kernel/mm/transparent_hugepage/defrag",
+			.in_sys = true,
+			.min = 0,
+			.max = THP_DEFRAG_COUNT - 1,
+			.write_pause_us = 1 * SEC_US,
+		},
+	[KNOB_PCP_HIGH_FRACTION] =
+		{
+			.path = "sys/vm/percpu_pagelist_high_fraction",
+			.min = 0,
+			.max = 1000000,
+			/* a compaction sets and resets it; it stops all CPUs'
+			 * lists from being resized for some microseconds only
+			 */
+			.write_pause_us = 0,
+		},
 };
 
 bool knob_value_ok(enum knob knob, int64_t value)

@@ -61,10 +61,9 @@ static int write_whole(int fd, const char *buf, size_t len)
 
 static int write_temp(const struct journal *j, const char *buf, size_t len)
 {
-	auto_close int fd = openat(j->dir_fd, JOURNAL_TEMP_NAME,
-				   O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW |
-					   O_CLOEXEC,
-				   0600);
+	auto_close int fd = openat(
+		j->dir_fd, JOURNAL_TEMP_NAME,
+		O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	return fd < 0 ? -errno : write_whole(fd, buf, len);
 }
@@ -105,7 +104,8 @@ int journal_remove(const struct journal *j)
 
 int journal_set_aside(const struct journal *j)
 {
-	if (renameat(j->dir_fd, JOURNAL_NAME, j->dir_fd, JOURNAL_ASIDE_NAME) < 0)
+	if (renameat(j->dir_fd, JOURNAL_NAME, j->dir_fd, JOURNAL_ASIDE_NAME) <
+	    0)
 		return -errno;
 	return 0;
 }

@@ -15,7 +15,7 @@
 struct knob_info {
 	const char *path; /* below /proc, or /sys if in_sys */
 	bool in_sys;
-	int64_t min, max;	  /* of what is ever written by us */
+	int64_t min, max;	 /* of what is ever written by us */
 	uint64_t write_pause_us; /* at least this between two writes */
 };
 
