@@ -50,8 +50,9 @@ int frag_index_permille(const uint32_t blocks[PROTO_ORDERS_MAX],
 		return 0;
 	if (frag_suitable_blocks(blocks, order))
 		return -1000;
-	return 1000 - (int)((1000 + frag_free_pages(blocks) * 1000 / requested) /
-			    nr_blocks);
+	return 1000 -
+	       (int)((1000 + frag_free_pages(blocks) * 1000 / requested) /
+		     nr_blocks);
 }
 
 unsigned int frag_zone_weighted_pct(uint64_t zone_present_pages,

@@ -293,7 +293,8 @@ void buddyinfo_line(void *zones, const char *line, size_t len)
 		return;
 	memset(zone->free_blocks, 0, sizeof(zone->free_blocks));
 	for (o = 0; o < PROTO_ORDERS_MAX && take_u64(&t, &n); o++)
-		zone->free_blocks[o] = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+		zone->free_blocks[o] =
+			n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 	z->nr_orders = MAX(z->nr_orders, o);
 }
 
@@ -384,8 +385,8 @@ int psi_parse(const char *text, struct psi_report *ret_psi)
 
 	if (!take_psi(some, "some", &psi.some_avg10_centi, &psi.some_total_us))
 		return -EPROTO;
-	if (full.p < full.end && !take_psi(full, "full", &psi.full_avg10_centi,
-					   &psi.full_total_us))
+	if (full.p < full.end &&
+	    !take_psi(full, "full", &psi.full_avg10_centi, &psi.full_total_us))
 		return -EPROTO;
 	*ret_psi = psi;
 	return 0;

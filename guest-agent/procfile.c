@@ -27,7 +27,8 @@ static ssize_t pread_retry(int fd, char *buf, size_t size, off_t at)
 	return n < 0 ? -errno : n;
 }
 
-/* Whole lines of buf[0..len); the rest moves to the front. Return: its length. */
+/* Whole lines of buf[0..len); the rest moves to the front. Return: its length.
+ */
 static size_t cut_lines(char *buf, size_t len, line_fn fn, void *ctx)
 {
 	char *last = memrchr(buf, '\n', len);

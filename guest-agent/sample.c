@@ -122,11 +122,13 @@ int sampler_open(struct sampler *s, int proc_fd, int sys_fd,
 	s->vmstat_fd = s->buddyinfo_fd = s->zoneinfo_fd = -1;
 	s->page_size = hello->page_size;
 	s->pmd_order = hello->pmd_order;
+	s->nr_orders = hello->nr_orders;
 	s->psi_fd = procfile_open(proc_fd, "pressure/memory");
 	s->statm_fd = procfile_open(proc_fd, "self/statm");
 	s->thp_fd = procfile_open(sys_fd, THP_DIR "/enabled");
 	s->reporting_order_fd = procfile_open(
-		sys_fd, "module/page_reporting/parameters/page_reporting_order");
+		sys_fd,
+		"module/page_reporting/parameters/page_reporting_order");
 	open_mthp(s, sys_fd, hello->mthp_orders);
 
 	r = open_required(s, proc_fd, sys_fd);
@@ -226,7 +228,7 @@ static void report_thp(const struct sampler *s, struct msg_report *r)
 	r->reporting_order = UINT16_MAX;
 	if (s->reporting_order_fd >= 0 &&
 	    procfile_u64(s->reporting_order_fd, &order) == 0 &&
-	    order < PROTO_ORDERS_MAX)
+	    order < s->nr_orders)
 		r->reporting_order = (uint16_t)order;
 }
 

@@ -21,7 +21,7 @@ struct sample_mthp {
 
 struct sampler {
 	uint32_t page_size;
-	unsigned int pmd_order;
+	unsigned int pmd_order, nr_orders;
 	int vmstat_fd, buddyinfo_fd, zoneinfo_fd;
 	int psi_fd;   /* -1: a kernel without, or psi=0 */
 	int statm_fd; /* -1: no /proc/self, in tests */
