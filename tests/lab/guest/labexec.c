@@ -18,8 +18,7 @@
  *	PUT    ->  payload "path\0data"; arg is the mode, or'ed with PUT_APPEND
  *	GET    ->  payload is a path
  *	OUT    <-  some output of `seq` (command or file)
- *	EXIT   <-  `seq` is over; arg is the exit status, 128 + signal, or
- *-errno
+ *	EXIT   <-  `seq` is over; arg: exit status, 128 + signal, or -errno
  *
  * What can be lost: the host may go away in mid-frame (a lab that was killed),
  * and so may we (guest reset). read() gives 0 while no host is attached: the
