@@ -28,6 +28,10 @@
  * - Per-CPU lists keep freed pages out of the buddy lists, over 100 MiB on
  *   6.12 and later: percpu_pagelist_high_fraction is raised while building and
  *   put back at the end.
+ * - kcompactd starts a proactive run within 0.5 s of such a state, and would
+ *   have 20 % of the free memory in 2 MiB blocks while we still build. So
+ *   compaction_proactiveness is 0 until the "after" line is taken, and then put
+ *   back, which starts that run at once. Set it to 0 before to keep the state.
  * - Stops above the high watermarks, so that building wakes no kswapd.
  */
 #define _GNU_SOURCE
@@ -45,15 +49,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE	      4096ul
-#define PMD_ORDER     9
-#define PCP_KNOB      "/proc/sys/vm/percpu_pagelist_high_fraction"
-#define PCP_SMALL     "100000"
-#define STEP_MAX      (64ul << 20)
-#define MARGIN_KIB    4096 /* above the high watermarks: others allocate too */
-#define WINDOW	      (64ul << 20)
-#define ROUNDS_MAX    8	   /* of giving back; the first one mostly suffices */
-#define TOLERANCE_KIB 2048 /* of --free-mib */
+#define PAGE	       4096ul
+#define PMD_ORDER      9
+#define PCP_KNOB       "/proc/sys/vm/percpu_pagelist_high_fraction"
+#define PCP_SMALL      "100000"
+#define PROACTIVE_KNOB "/proc/sys/vm/compaction_proactiveness"
+#define STEP_MAX       (64ul << 20)
+#define MARGIN_KIB     4096 /* above the high watermarks: others allocate too */
+#define WINDOW	       (64ul << 20)
+#define ROUNDS_MAX     8    /* of giving back; the first one mostly suffices */
+#define TOLERANCE_KIB  2048 /* of --free-mib */
 
 struct opts {
 	unsigned long free_kib;
@@ -228,18 +233,30 @@ static int knob_write(const char *path, const char *value)
 	return n < 0 ? -EIO : 0;
 }
 
-/* The old value of the knob; empty where there is none (before 5.14). */
-static void pcp_shrink(char *old, size_t size)
+/*
+ * Set a knob, remember its old value; that is empty where nothing was written:
+ * no such knob, or it had the value already (writing would start a run).
+ */
+static void knob_set(const char *path, const char *value, char *old,
+		     size_t size)
 {
-	int fd = open(PCP_KNOB, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? 0 : read(fd, old, size - 1);
 
 	old[n > 0 ? n : 0] = 0;
 	if (fd < 0)
 		return;
 	close(fd);
-	if (knob_write(PCP_KNOB, PCP_SMALL))
-		die(PCP_KNOB);
+	if (!strncmp(old, value, strlen(value)) && old[strlen(value)] == '\n')
+		old[0] = 0;
+	else if (knob_write(path, value))
+		die(path);
+}
+
+static void knob_restore(const char *path, const char *old)
+{
+	if (old[0] && knob_write(path, old))
+		die(path);
 }
 
 static void *reserve(size_t size)
@@ -472,7 +489,7 @@ static void child(const struct opts *o, int ready)
 {
 	struct state s = {.fd = -1};
 	struct mem m;
-	char pcp[32];
+	char pcp[32], proactive[32];
 
 	setsid();
 	write_pid(o->pid_file);
@@ -487,13 +504,14 @@ static void child(const struct opts *o, int ready)
 		exit(1);
 	}
 	rng_state = o->seed;
-	pcp_shrink(pcp, sizeof(pcp));
+	knob_set(PCP_KNOB, PCP_SMALL, pcp, sizeof(pcp));
+	knob_set(PROACTIVE_KNOB, "0", proactive, sizeof(proactive));
 	state_init(o, &s, m.total_kib * 1024 & ~(PAGE - 1));
 	build(o, &s);
-	if (pcp[0] && knob_write(PCP_KNOB, pcp))
-		die(PCP_KNOB);
+	knob_restore(PCP_KNOB, pcp);
 	m = mem_read();
 	report(o, "after", m);
+	knob_restore(PROACTIVE_KNOB, proactive);
 	puts("ready");
 	fflush(stdout);
 	if (write(ready, "r", 1) != 1)

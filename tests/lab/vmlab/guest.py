@@ -68,7 +68,8 @@ class Guest:
         slow = self.accel == "tcg"
         self._boot_timeout = boot_timeout or (120 if slow else 60)
         self._keep = keep_dir
-        self.dir = None
+        self.dir = self.console_path = None
+        self._last_console = None
         self._proc = None
         self._qmp = None
         self._channel = None
@@ -85,7 +86,9 @@ class Guest:
 
     def start(self):
         """Boot until commands can be run; early deaths are retried."""
+        self.kill()
         self._kernel_dir, self.meta = kernels.get(self.kernel)
+        self.boot_retries, self.boot_failures = 0, []
         self._make_dir()
         try:
             self._make_files()
@@ -106,6 +109,7 @@ class Guest:
             raise
 
     def _make_dir(self):
+        self._last_console = None
         base = os.environ.get("TMPDIR") or "/tmp"
         self.dir = Path(tempfile.mkdtemp(prefix="vmlab-", dir=base))
         self.qmp_socket = self.dir / "qmp-daemon.sock"
@@ -263,13 +267,13 @@ class Guest:
     def kill(self):
         """End it now, and remove its folder."""
         self._end_qemu()
-        if self.dir:
+        if self.dir and self.dir.exists():
             if self._keep:
                 shutil.copytree(self.dir, self._keep, dirs_exist_ok=True,
                                 ignore=shutil.ignore_patterns(
                                     "*.sock", "*.img", "initrd"))
+            self._last_console = self.console
             shutil.rmtree(self.dir, ignore_errors=True)
-            self._console_kept = self.console if self.dir.exists() else ""
 
     def _end_qemu(self):
         if self._channel:
@@ -355,6 +359,33 @@ class Guest:
     def qmp(self, command, timeout=30, **args):
         return self._qmp.command(command, timeout, **args)
 
+    # ------------------------------------------------------ agent
+
+    def agent_pid(self):
+        """Pid of the agent's main process in the guest, or None."""
+        rc, out = self.sh("p=$(cat /run/agent.pid) && kill -0 $p && echo $p")
+        return int(out) if rc == 0 else None
+
+    def agent_exits(self):
+        """Exit status of each agent that has ended so far."""
+        return [int(s) for s in
+                self.sh("cat /run/agent.exits 2>/dev/null")[1].split()]
+
+    def agent_log(self):
+        return self.sh("cat /run/agent.log 2>/dev/null")[1]
+
+    def stop_agent(self, timeout=15):
+        """SIGTERM, no restart -> its exit status."""
+        before = len(self.agent_exits())
+        self.put("/run/agent.norestart", b"")
+        pid = self.agent_pid()
+        if pid is None:
+            return self.agent_exits()[-1] if before else None
+        self.check(f"kill -TERM {pid}")
+        wait_for(lambda: len(self.agent_exits()) > before, timeout,
+                 "the agent's end after SIGTERM", 0.1)
+        return self.agent_exits()[-1]
+
     # ------------------------------------------------------ looking
 
     @property
@@ -363,7 +394,9 @@ class Guest:
 
     @property
     def console(self):
-        """The serial log so far."""
+        """The serial log so far; still there after the end."""
+        if self._last_console is not None:
+            return self._last_console
         return _read_text(self.console_path).replace("\r", "")
 
     def kernel_complaints(self):
