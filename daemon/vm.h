@@ -15,10 +15,10 @@
 #include "link.h"
 #include "peer.h"
 #include "policy.h"
-#include "qmp.h"
 
 struct manager;
 struct job;
+struct qmp;
 
 /* A socket that the helper opens for us, again and again. */
 struct dial {
@@ -108,6 +108,13 @@ void vm_set_paused(struct vm *v, bool paused, uint64_t now_us);
 
 /* Snapshot for the policy; pointers into @v. */
 struct policy_snapshot vm_snapshot(const struct vm *v, uint64_t now_us);
+
+/* vm_qmp.c: what QEMU itself says about the VM. */
+void vm_qmp_tick(struct vm *v, uint64_t now_us);
+void vm_qmp_close(struct vm *v);
+void vm_qmp_state(const struct vm *v, struct policy_snapshot *s);
+/* "running", "stopped", "migrating", …; "unknown" without QMP */
+const char *vm_qmp_state_name(const struct vm *v);
 
 static inline bool vm_is_active(const struct vm *v)
 {
