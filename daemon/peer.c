@@ -222,6 +222,9 @@ static void hello_received(struct peer *p, const struct msg_hello *h)
 	char text[PROTO_TEXT_MAX + 1];
 	uint64_t session;
 
+	if (p->up && h->nonce == p->nonce && !p->rx_seq &&
+	    p->now_us - p->up_since_us < PEER_HELLO_AGAIN_US)
+		return;
 	session_down(p, "agent started anew");
 
 	m.welcome.version = version_choose(h);
@@ -246,6 +249,8 @@ static void hello_received(struct peer *p, const struct msg_hello *h)
 		return;
 	}
 	p->up = true;
+	p->nonce = h->nonce;
+	p->up_since_us = p->now_us;
 	p->stats.sessions++;
 
 	m.welcome.nonce = h->nonce;

@@ -288,6 +288,25 @@ static void test_stale_and_replayed(void **state)
 	assert_int_equal(m.bye.reason, BYE_VIOLATION);
 }
 
+/* The answer to SYNC crosses the hello of an agent that just opened. */
+static void test_hello_twice(void **state)
+{
+	struct fix *f = *state;
+
+	session(f);
+	f->nonce--;
+	hello(f, 1, 1);
+	assert_int_equal(f->ups, 1);
+	assert_int_equal(f->downs, 0);
+	report(f, 1);
+	assert_int_equal(f->messages, 1);
+	/* the same nonce later is a new start: a guest restored from a
+	 * snapshot, or an agent that lost its session */
+	f->nonce--;
+	hello(f, 1, 1);
+	assert_int_equal(f->ups, 2);
+}
+
 /* A session that only the agent believes in is asked to begin anew. */
 static void test_stale_wakes_sync(void **state)
 {
@@ -486,6 +505,7 @@ static int run_on(enum loop_kind kind)
 		T(test_no_common_version),
 		T(test_refused),
 		T(test_stale_and_replayed),
+		T(test_hello_twice),
 		T(test_stale_wakes_sync),
 		T(test_garbage_ends_session),
 		T(test_garbage_before_session),
