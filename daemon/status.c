@@ -320,7 +320,8 @@ json_t *status_vm(const struct vm *v, uint64_t now_us)
 		vm_session_name(v, now_us), "paused",
 		v->paused || v->m->all_paused, "host", host_json(v, now_us),
 		"channel", channel_json(&v->peer.stats), "decision",
-		last_decision(v), "qemu", vm_qmp_state_name(v));
+		last_decision(v), "qemu",
+		vm_qmp_state_name(v, now_us));
 
 	if (!o)
 		return NULL;

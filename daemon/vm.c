@@ -155,8 +155,7 @@ struct policy_snapshot vm_snapshot(const struct vm *v, uint64_t now_us)
 		.action_running = v->action.id != 0,
 	};
 
-	if (v->qmp && v->qmp_known)
-		vm_qmp_state(v, &s);
+	vm_qmp_state(v, &s, now_us);
 	return s;
 }
 

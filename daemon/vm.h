@@ -54,7 +54,7 @@ struct vm {
 	int qmp_fd; /* -1: closed */
 	struct source qmp_src;
 	struct qmp *qmp;
-	bool qmp_known; /* it answered since it was opened */
+	uint64_t qmp_heard_us, qmp_refresh_us;
 
 	struct policy_cfg pcfg;
 	struct policy_state pst;
@@ -112,9 +112,10 @@ struct policy_snapshot vm_snapshot(const struct vm *v, uint64_t now_us);
 /* vm_qmp.c: what QEMU itself says about the VM. */
 void vm_qmp_tick(struct vm *v, uint64_t now_us);
 void vm_qmp_close(struct vm *v);
-void vm_qmp_state(const struct vm *v, struct policy_snapshot *s);
+void vm_qmp_state(const struct vm *v, struct policy_snapshot *s,
+		  uint64_t now_us);
 /* "running", "stopped", "migrating", …; "unknown" without QMP */
-const char *vm_qmp_state_name(const struct vm *v);
+const char *vm_qmp_state_name(const struct vm *v, uint64_t now_us);
 
 static inline bool vm_is_active(const struct vm *v)
 {
