@@ -143,7 +143,7 @@ class Guest:
         d = self.dir
         cmd = [need("qemu-system-x86_64", "qemu-system-x86"), "-nodefaults",
                "-no-user-config", "-display", "none", *self._accel_args,
-               "-smp", str(self.smp), "-m", f"{self.mem_bytes >> 20}M",
+               "-smp", f"{self.smp},{self._topology()}", "-m", f"{self.mem_bytes >> 20}M",
                *self._memory_args(),
                "-kernel", str(self._kernel_dir / "vmlinuz"),
                "-initrd", str(d / "initrd"),
@@ -178,6 +178,10 @@ class Guest:
             cmd += ["-chardev", f"file,id=con,path={self.console_path},"
                                 "append=on"]
         return cmd + ["-serial", "chardev:con"] + self._qemu_args
+
+    def _topology(self):
+        """A socket on two nodes makes the guest's kernel warn."""
+        return ("sockets=1" if self.numa == 1 else "cores=1,threads=1")
 
     def _memory_args(self):
         """Anonymous memory always: THP and free-page reporting need it."""

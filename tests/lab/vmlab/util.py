@@ -2,11 +2,9 @@
 """Errors, paths, locks and the small helpers that every lab module needs."""
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import shutil
-import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -125,19 +123,13 @@ def is_static_elf(path):
 # Children are started by one thread that lives as long as the interpreter,
 # because PR_SET_PDEATHSIG fires when the *thread* that forked is gone: a
 # guest started in a worker thread would die with that thread.
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vmlab-spawn")
-
-
-def _die_with_parent():
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def popen_bound(cmd, **kwargs):
     """Popen whose child gets SIGKILL when this process dies, however."""
-    return _spawner.submit(subprocess.Popen, cmd,
-                           preexec_fn=_die_with_parent, **kwargs).result()
+    cmd = [need("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *cmd]
+    return _spawner.submit(subprocess.Popen, cmd, **kwargs).result()
 
 
 def tail(text, lines=25):
