@@ -24,7 +24,8 @@
  * and so may we (guest reset). read() gives 0 while no host is attached: the
  * parser then starts afresh. A frame that stalls for STALL_MS is dropped too,
  * since a quick host may be back before we saw it gone. The host resends SYNC
- * until it is answered. Bytes that are no header are skipped one by one.
+ * until it is answered, less often than STALL_MS. Bytes that are no header are
+ * skipped one by one.
  *
  * With no host attached poll(2) returns POLLHUP at once: sleep, don't spin.
  */

@@ -15,7 +15,10 @@ HEADER = struct.Struct("<8sIIII")
 SYNC, RUN, KILL, PUT, GET, OUT, EXIT = range(1, 8)
 PUT_APPEND = 0x10000
 CHUNK = 256 << 10
-RESYNC_S = 0.2          # SYNC is resent so often until it is answered
+POLL_S = 0.2
+# SYNC is resent so often until it is answered. Longer than labexec's STALL_MS:
+# half a frame that a killed lab left there swallows all until it has stalled.
+RESYNC_S = 1.5
 
 
 class ChannelLost(LabError):
@@ -42,7 +45,7 @@ class Channel:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.connect(str(self._path))
-            sock.settimeout(RESYNC_S)
+            sock.settimeout(POLL_S)
             rest = self._sync(sock, end, timeout, alive)
             sock.settimeout(None)
         except OSError as e:
