@@ -107,6 +107,8 @@ static void agent_blank(struct agent *a)
 	a->sampler.zoneinfo_fd = a->sampler.psi_fd = -1;
 	a->sampler.statm_fd = a->sampler.thp_fd = -1;
 	a->sampler.reporting_order_fd = -1;
+	for (unsigned int i = 0; i < KNOB_COUNT; i++)
+		a->knobs.knob[i].fd = -1;
 }
 
 static int open_parts(struct agent *a, const struct agent_options *opt)
@@ -384,6 +386,7 @@ static void close_one(int *fd)
 void agent_close(struct agent *a)
 {
 	link_close(&a->link);
+	knobs_close(&a->knobs);
 	sampler_close(&a->sampler);
 	close_one(&a->signal_fd);
 	close_one(&a->lock_fd);

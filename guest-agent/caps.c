@@ -172,7 +172,7 @@ static void probe_mthp(int sys_fd, struct msg_hello *h)
 	}
 	while ((d = readdir(dir))) {
 		const char *prefix = "hugepages-";
-		char kib_text[32];
+		char kib_text[32], path[300];
 		uint64_t kib;
 		int order;
 
@@ -183,8 +183,10 @@ static void probe_mthp(int sys_fd, struct msg_hello *h)
 			       d->d_name + strlen(prefix));
 		if (parse_u64(kib_text, UINT32_MAX, &kib) < 0)
 			continue;
+		/* sizes for shmem alone have no "enabled" */
+		(void)snprintf(path, sizeof(path), "%s/enabled", d->d_name);
 		order = order_of_kib(kib, h->page_size);
-		if (order > 0)
+		if (order > 0 && faccessat(fd, path, F_OK, 0) == 0)
 			h->mthp_orders |= 1u << order;
 	}
 	closedir(dir);

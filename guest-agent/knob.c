@@ -2,9 +2,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "knob.h"
 #include "knob_info.h"
+#include "procfile.h"
 #include "proto_codec.h"
 #include "util.h"
 
@@ -22,8 +24,7 @@ static int knob_dir(const struct knobs *k, enum knob knob)
 static int knob_read(const struct knobs *k, enum knob knob, int64_t *ret_value)
 {
 	char text[256];
-	ssize_t n = read_text_at(knob_dir(k, knob), knob_info[knob].path, text,
-				 sizeof(text));
+	ssize_t n = procfile_text(k->knob[knob].fd, text, sizeof(text));
 
 	return n < 0 ? (int)n : knob_parse(knob, text, ret_value);
 }
@@ -42,7 +43,7 @@ static void look(struct knobs *k, enum knob knob)
 {
 	struct knob_state *s = &k->knob[knob];
 
-	s->readable = !s->missing && knob_read(k, knob, &s->current) == 0;
+	s->readable = s->fd >= 0 && knob_read(k, knob, &s->current) == 0;
 }
 
 enum knob_step knob_decide(enum knob knob, const struct knob_state *s,
@@ -80,7 +81,18 @@ void knobs_init(struct knobs *k, int proc_fd, int sys_fd, int run_dir_fd,
 	for (unsigned int i = 0; i < KNOB_COUNT; i++) {
 		k->knob[i].missing = missing >> i & 1;
 		k->knob[i].denied = denied >> i & 1;
+		k->knob[i].fd =
+			procfile_open(knob_dir(k, i), knob_info[i].path);
 		look(k, i);
+	}
+}
+
+void knobs_close(struct knobs *k)
+{
+	for (unsigned int i = 0; i < KNOB_COUNT; i++) {
+		if (k->knob[i].fd >= 0)
+			close(k->knob[i].fd);
+		k->knob[i].fd = -1;
 	}
 }
 

@@ -38,6 +38,7 @@ struct knob_want {
 };
 
 struct knob_state {
+	int fd;		      /* kept open for reading, or -1 */
 	bool missing, denied; /* as in the handshake */
 	bool readable;	      /* current is what was there at the last look */
 	bool managed, foreign;
@@ -92,6 +93,11 @@ enum knob_step knob_decide(enum knob knob, const struct knob_state *s,
  */
 void knobs_init(struct knobs *k, int proc_fd, int sys_fd, int run_dir_fd,
 		const char *boot_id, uint32_t missing, uint32_t denied);
+
+/**
+ * knobs_close() - does not put anything back
+ */
+void knobs_close(struct knobs *k);
 
 /**
  * knobs_recover() - put back what an agent before us left behind

@@ -13,6 +13,9 @@
 
 #define THP_DIR "kernel/mm/transparent_hugepage"
 
+/* a third of the files are settings that people change, if ever */
+#define SETTINGS_EVERY 10
+
 static void close_one(int *fd)
 {
 	if (*fd >= 0)
@@ -210,26 +213,37 @@ static uint64_t read_counter(int fd)
 	return fd >= 0 && procfile_u64(fd, &v) == 0 ? v : 0;
 }
 
-static void report_thp(const struct sampler *s, struct msg_report *r)
+static void read_settings(struct sampler *s)
 {
 	uint64_t order;
 
-	r->thp_enabled = read_policy(s->thp_fd, MTHP_INHERIT);
+	s->thp_enabled = read_policy(s->thp_fd, MTHP_INHERIT);
+	for (unsigned int i = 0; i < s->nr_mthp; i++)
+		s->mthp[i].policy =
+			read_policy(s->mthp[i].enabled_fd, MTHP_NEVER);
+	/* -1 and one past the last order mean "not set by anybody yet" */
+	s->reporting_order = UINT16_MAX;
+	if (s->reporting_order_fd >= 0 &&
+	    procfile_u64(s->reporting_order_fd, &order) == 0 &&
+	    order < s->nr_orders)
+		s->reporting_order = (uint16_t)order;
+}
+
+static void report_thp(struct sampler *s, struct msg_report *r)
+{
+	if (s->samples++ % SETTINGS_EVERY == 0)
+		read_settings(s);
+	r->thp_enabled = s->thp_enabled;
+	r->reporting_order = s->reporting_order;
 	r->nr_mthp = (uint8_t)s->nr_mthp;
 	for (unsigned int i = 0; i < s->nr_mthp; i++) {
 		const struct sample_mthp *m = &s->mthp[i];
 
 		r->mthp[i].order = m->order;
-		r->mthp[i].policy = read_policy(m->enabled_fd, MTHP_NEVER);
+		r->mthp[i].policy = m->policy;
 		r->mthp[i].fault_alloc = read_counter(m->alloc_fd);
 		r->mthp[i].fault_fallback = read_counter(m->fallback_fd);
 	}
-	/* -1 and one past the last order mean "not set by anybody yet" */
-	r->reporting_order = UINT16_MAX;
-	if (s->reporting_order_fd >= 0 &&
-	    procfile_u64(s->reporting_order_fd, &order) == 0 &&
-	    order < s->nr_orders)
-		r->reporting_order = (uint16_t)order;
 }
 
 /* Present pages of a node, and its score as kcompactd sees it. */

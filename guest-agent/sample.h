@@ -17,6 +17,7 @@ struct sample_node {
 struct sample_mthp {
 	uint8_t order;
 	int enabled_fd, alloc_fd, fallback_fd;
+	uint8_t policy; /* enum mthp_policy, as last read */
 };
 
 struct sampler {
@@ -25,8 +26,11 @@ struct sampler {
 	int vmstat_fd, buddyinfo_fd, zoneinfo_fd;
 	int psi_fd;   /* -1: a kernel without, or psi=0 */
 	int statm_fd; /* -1: no /proc/self, in tests */
-	int thp_fd;
-	int reporting_order_fd;
+	int thp_fd, reporting_order_fd;
+	/* settings that only people change: read at times */
+	unsigned int samples;
+	uint8_t thp_enabled;
+	uint16_t reporting_order;
 	unsigned int nr_nodes;
 	struct sample_node node[PROTO_NODES_MAX];
 	unsigned int nr_mthp;
