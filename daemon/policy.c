@@ -286,6 +286,12 @@ static uint64_t blocks_affordable(const struct node_view *nv, uint64_t moves)
 	return (nv->free_pages - nv->high_pages) / 2 / moves;
 }
 
+/* Down to a quarter of the reserve: the next burst will find none. */
+static bool nearly_out(const struct node_view *nv)
+{
+	return nv->free_blocks < (nv->reserve_blocks + 3) / 4;
+}
+
 /* Hysteresis: is this node being filled up? */
 static void refill_follow(struct node_view *nv, bool new_report)
 {
@@ -299,9 +305,8 @@ static void refill_follow(struct node_view *nv, bool new_report)
 	}
 	if (new_report && ns->below_reports < BELOW_REPORTS)
 		ns->below_reports++;
-	/* nearly out of blocks: no time to look twice */
-	if (ns->below_reports >= BELOW_REPORTS ||
-	    nv->free_blocks < nv->reserve_blocks / 4)
+	/* nearly out: no time to look twice */
+	if (ns->below_reports >= BELOW_REPORTS || nearly_out(nv))
 		ns->refilling = true;
 }
 
@@ -457,7 +462,7 @@ static void action_plan(const struct policy_cfg *cfg,
 	plan->decision[at].kind = DECISION_ACTION;
 	action_fill(cfg, best->node, v->order, plan->decision[at].blocks,
 		    moves_per_block(best, v->order), &plan->action[0]);
-	if (best->free_blocks < best->reserve_blocks / 4)
+	if (nearly_out(best))
 		plan->action[0].urgency = URGENCY_NORMAL;
 	reason_copy(plan->action[0].reason, REASON_HEADROOM);
 	plan->nr_actions = 1;
@@ -474,7 +479,8 @@ static bool node_changed(struct policy_node_state *ns, const struct decision *d)
 	bool differs = !ns->recorded || ns->last_kind != d->kind ||
 		       ns->last_reason != d->reason;
 
-	if (d->reason == REASON_BUSY || d->reason == REASON_COOLDOWN)
+	if (ns->recorded &&
+	    (d->reason == REASON_BUSY || d->reason == REASON_COOLDOWN))
 		return false;
 	ns->recorded = true;
 	ns->last_kind = d->kind;

@@ -106,9 +106,7 @@ static bool request_allowed(const struct policy_snapshot *s,
 			    const struct node_view *nv, uint8_t order,
 			    uint32_t blocks, struct decision *d)
 {
-	/* moved pages need room above the watermarks: that of one batch, the
-	 * worst case of two blocks; the pages that it frees serve the next */
-	uint64_t room = UINT64_C(4) << order;
+	uint64_t room;
 
 	if (!nv || !nv->known)
 		return request_refuse(d, REASON_NO_REPORT, "node",
@@ -121,6 +119,9 @@ static bool request_allowed(const struct policy_snapshot *s,
 		return request_refuse(d, REASON_NO_BACKEND, NULL, NULL);
 	if (s->action_running || s->report->action_id)
 		return request_refuse(d, REASON_BUSY, NULL, NULL);
+	/* moved pages need room above the watermarks: that of one batch, the
+	 * worst case of two blocks; the pages that it frees serve the next */
+	room = UINT64_C(4) << order;
 	if (low_memory(v, nv) || nv->free_pages < nv->high_pages + room)
 		return request_refuse(d, REASON_LOW_MEMORY, NULL, NULL);
 	if (!blocks)

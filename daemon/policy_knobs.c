@@ -14,11 +14,11 @@
  * One factor serves all nodes, so the neediest decides. A factor whose gap is
  * no larger than base / 4 does nothing and is never set; nor is one below the
  * guest's own, which somebody chose. Each write zeroes the zones' boosts and
- * retunes the per-CPU lists, so the factor moves seldom and in steps: up to
- * double, so that kswapd is never asked for gigabytes at once, and only by a
- * quarter or more, so that a wandering demand rewrites nothing. The memory
- * must be there to take: free, or clean cache; a reserve paid for with swap
- * would be harm.
+ * retunes the per-CPU lists, so the factor moves seldom and in steps: to
+ * about the double, so that kswapd is never asked for gigabytes at once, and
+ *only by a quarter or more, so that a wandering demand rewrites nothing. The
+ *memory must be there to take: free, or clean cache; a reserve paid for with
+ *swap would be harm.
  *
  * compaction_proactiveness. The kernel's own background compaction looks at
  * order 9 and a score of the whole node, and does not stop at a target: with
@@ -195,7 +195,8 @@ static uint64_t wsf_step(const struct policy_state *st, uint64_t target,
 	if (target <= floor)
 		target = floor;
 	if (target >= from + MAX(from / 4, 1)) {
-		next = MIN(target, from * 2);
+		/* no remainder that would be too small for a next step */
+		next = target <= from * 2 + from / 2 ? target : from * 2;
 		if (!may_rise)
 			return cur;
 	} else if (held && (target <= from - from / 4 || target == floor)) {
