@@ -112,7 +112,7 @@ static void test_recorded(void **state)
 	} cases[] = {
 		/* prelaunch, cont, stop, cont, two resets, a migration that
 		 * stops the guest at its end, cont, one cancelled, quit */
-		{"session.qmp", "", "", "y|>|>RRM|m>MmS|", 22},
+		{"session.qmp", "", "", "y|>|>RRM|m>MmS|", 20},
 		{"guest.qmp", "/run/vm1.sock", "agent0", "y>pPpS|", 0},
 		/* told nothing, we'd ask: the answer is not in the recording */
 		{"guest.qmp", "/run/vm1.sock", "", "y>pS|", 0},
