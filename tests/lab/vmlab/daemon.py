@@ -6,11 +6,11 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
-from .util import LabError, LabTimeout, build_dir, popen_bound, tail, wait_for
+from .util import (LabError, LabTimeout, build_dir, make_run_dir,
+                   popen_bound, tail, wait_for)
 
 ROLES = ("core", "helper", "broker", "knobs")
 
@@ -33,8 +33,7 @@ class Daemon:
     def __init__(self, guests=None, mode=None, args=(), vm_args=""):
         self._program = _program("vmdefragd", "VMDEFRAGD")
         self._ctl = _program("vmdefragctl", "VMDEFRAGCTL")
-        base = os.environ.get("TMPDIR") or "/tmp"
-        self.dir = Path(tempfile.mkdtemp(prefix="vmlabd-", dir=base))
+        self.dir, self._dir_fd = make_run_dir("vmlabd-")
         # The core gives up root, and must still reach its own folders.
         self.dir.chmod(0o755)
         self.run_dir = self.dir / "run"
@@ -56,6 +55,9 @@ class Daemon:
     def __exit__(self, kind, value, trace):
         self.kill_all()
         shutil.rmtree(self.dir, ignore_errors=True)
+        if self._dir_fd is not None:
+            os.close(self._dir_fd)
+            self._dir_fd = None
 
     def command(self):
         cmd = [self._program, "--run-dir", str(self.run_dir),
