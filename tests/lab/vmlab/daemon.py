@@ -62,6 +62,9 @@ class Daemon:
     def command(self):
         cmd = [self._program, "--run-dir", str(self.run_dir),
                "--state-dir", str(self.state_dir)]
+        if "--user" not in self._args:
+            # a machine that only runs tests has no user of ours
+            cmd += ["--user", "nobody"]
         if self._mode:
             cmd += ["--mode", self._mode]
         for name, g in self._guests.items():

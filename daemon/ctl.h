@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Between the parts of vmdefragctl. */
+#ifndef VMDEFRAG_CTL_H
+#define VMDEFRAG_CTL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Exit codes, also in --help and the man page. */
+enum ctl_exit {
+	CTL_OK = 0,
+	CTL_FAILED = 1,	 /* the daemon said no, or the work fell short */
+	CTL_USAGE = 2,	 /* command line */
+	CTL_NO_DAEMON = 3, /* nobody answers on the socket */
+};
+
+struct ctl {
+	const char *socket;
+	bool json;
+	int fd;
+	char *buf; /* received, not yet taken */
+	size_t len, size;
+};
+
+int ctl_connect(struct ctl *c);
+int ctl_send(struct ctl *c, json_t *req);
+
+/**
+ * ctl_line() - the next answer; the caller's reference
+ * @timeout_ms: -1: for ever
+ *
+ * Return: 1, 0 at a time-out or a signal, -errno.
+ */
+int ctl_line(struct ctl *c, int timeout_ms, json_t **ret_line);
+
+/**
+ * ctl_ask() - one request, one answer; prints the daemon's error
+ *
+ * Return: enum ctl_exit; @ret_answer only with CTL_OK.
+ */
+int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer);
+
+/* ctl_table.c: for people. */
+void table_status(const json_t *answer);
+void table_vm(const json_t *vm);
+void table_explain(const json_t *answer);
+void table_history(const json_t *answer);
+void table_result(const json_t *event);
+
+/* ctl_top.c */
+int ctl_top(struct ctl *c, int interval_ms, int turns);
+
+#endif

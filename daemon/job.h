@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * DOC: work that a person asked for: vmdefragctl compact VM [--blocks N]
+ *
+ * Nodes are worked one after the other, the one with most loose free memory
+ * first; a wanted number of blocks is met by as many nodes as it takes. One
+ * job a VM at a time. When its client goes away, the job is cancelled.
+ */
+#ifndef VMDEFRAG_JOB_H
+#define VMDEFRAG_JOB_H
+
+#include "proto.h"
+
+struct vm;
+
+enum job_event_kind {
+	JOB_STARTED,  /* .action */
+	JOB_PROGRESS, /* .free_blocks from the newest report */
+	JOB_RESULT,   /* .result of one node */
+	JOB_DONE,     /* .text; the job is freed after the call */
+};
+
+struct job_event {
+	enum job_event_kind kind;
+	const struct msg_action *action;
+	const struct msg_result *result;
+	uint64_t free_blocks, free_pages;
+	bool ok;
+	const char *text;
+};
+
+struct job {
+	struct vm *vm;
+	void *client; /* the control socket's; NULL: it went away */
+	uint32_t want; /* further free blocks, or ACTION_BLOCKS_ALL */
+	uint32_t got;
+	uint8_t backend;
+	uint64_t deadline_us;
+	uint64_t nodes_done; /* bit i: report.node[i] was worked */
+	uint64_t action_id;
+	uint8_t action_node; /* index */
+};
+
+/**
+ * job_start() - begin
+ * @blocks:  further free ones wanted, or ACTION_BLOCKS_ALL
+ * @backend: enum backend
+ * @time_us: limit for all of it
+ * @ret_why: static or the VM's text, on failure
+ *
+ * Return: 0, after which events come through manager.job_event, JOB_DONE
+ * last; or -errno.
+ */
+int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
+	      uint64_t time_us, uint64_t now_us, struct job **ret_job,
+	      const char **ret_why);
+
+/* The client is gone, or the VM is: cancel; no event is sent any more. */
+void job_abandon(struct job *j);
+
+/* From the VM: a result came, a report came, the session ended, time. */
+void job_result(struct job *j, const struct msg_result *r, uint64_t now_us);
+void job_report(struct job *j);
+void job_session_down(struct job *j, const char *why);
+void job_tick(struct job *j, uint64_t now_us);
+
+#endif

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "action.h"
+#include "frag.h"
+#include "log.h"
+#include "proto_codec.h"
+#include "util.h"
+
+/* the averages move every 2 s */
+#define PSI_LOOK_US (100 * MSEC_US)
+
+static uint64_t or_unlimited(uint64_t limit)
+{
+	return limit ? limit : UINT64_MAX;
+}
+
+/* Free blocks of at least the order on the node, and free pages. */
+static int look_at_node(const struct sampler *s, unsigned int node,
+			unsigned int order, uint64_t *ret_blocks,
+			uint64_t *ret_free_pages)
+{
+	uint32_t blocks[PROTO_ORDERS_MAX];
+	struct zones z;
+	int r = sampler_buddyinfo(s, &z);
+
+	if (r < 0)
+		return r;
+	zones_sum_node(&z, node, blocks);
+	*ret_blocks = frag_suitable_blocks(blocks, order);
+	*ret_free_pages = frag_free_pages(blocks);
+	return 0;
+}
+
+static bool node_known(const struct sampler *s, unsigned int node)
+{
+	for (unsigned int i = 0; i < s->nr_nodes; i++) {
+		if (s->node[i].id == node)
+			return true;
+	}
+	return false;
+}
+
+static int look_before(const struct action_env *env,
+		       const struct msg_action *req, enum backend backend,
+		       struct admission *a)
+{
+	struct psi_report psi;
+	struct zones z;
+	int r = sampler_zones(env->sampler, &z);
+
+	if (r < 0)
+		return r;
+	for (unsigned int i = 0; i < z.nr; i++) {
+		a->guest_free_pages += z.zone[i].free_pages;
+		if (z.zone[i].node != req->node)
+			continue;
+		a->free_pages += z.zone[i].free_pages;
+		a->high_pages += z.zone[i].high_pages;
+	}
+	a->psi_valid = sampler_psi(env->sampler, &psi) == 0;
+	a->psi_some_centi = a->psi_valid ? psi.some_avg10_centi : 0;
+	a->node_known = node_known(env->sampler, req->node);
+	a->backend_missing = !(env->caps->backends & 1u << backend) &&
+			     !(env->caps->backends_denied & 1u << backend);
+	a->backend_denied = env->caps->backends_denied >> backend & 1;
+	return 0;
+}
+
+static struct verdict admit(const struct action *a,
+			    const struct action_env *env,
+			    const struct msg_action *req, enum backend backend,
+			    uint64_t now_us)
+{
+	struct admission ad = {
+		.observe = env->observe,
+		.quiet = env->quiet,
+		.busy = a->running,
+		.min_free_pages = env->cfg->min_free_mib * 1024 /
+				  (env->caps->page_size / 1024),
+		.order = req->order,
+		.psi_abort_centi = env->psi_abort_centi,
+		.cpu_left_us = budget_left_us(env->budget, now_us),
+	};
+
+	if (look_before(env, req, backend, &ad) < 0)
+		return (struct verdict){true, WHY_ERROR,
+					"memory figures cannot be read"};
+	return limits_admit(&ad);
+}
+
+static void result_begin(struct msg_result *r, const struct msg_action *req,
+			 enum backend backend)
+{
+	memset(r, 0, sizeof(*r));
+	r->id = req->id;
+	r->backend = (uint8_t)backend;
+	r->node = req->node;
+	r->order = req->order;
+	r->asked = req->blocks;
+}
+
+static void result_refused(struct msg_result *r, const struct verdict *v)
+{
+	r->status = v->why == WHY_ERROR ? RESULT_FAILED : RESULT_REFUSED;
+	r->why = (uint8_t)v->why;
+	(void)snprintf(r->text, sizeof(r->text), "%s: %s",
+		       backend_name(r->backend), v->text);
+	log_info("Action %llu refused: %s: %s", (unsigned long long)r->id,
+		 stop_why_name(r->why), r->text);
+}
+
+static void set_limits(struct action *a, const struct action_env *env,
+		       const struct msg_action *req, uint64_t now_us)
+{
+	struct limits *l = &a->limits;
+
+	l->all = req->blocks == ACTION_BLOCKS_ALL;
+	l->target_blocks =
+		l->all ? UINT64_MAX : a->result.blocks_before + req->blocks;
+	l->max_pages = or_unlimited(req->max_pages);
+	l->max_cpu_us = MIN(or_unlimited(req->max_cpu_us),
+			    budget_left_us(env->budget, now_us));
+	l->max_time_us =
+		MIN(or_unlimited(req->max_time_us), env->cfg->max_action_us);
+	l->psi_abort_centi = env->psi_abort_centi;
+}
+
+static uint32_t to_u32(uint64_t v)
+{
+	return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
+}
+
+static int begin(struct action *a, const struct action_env *env,
+		 const struct msg_action *req, uint64_t now_us)
+{
+	uint64_t blocks, free_pages;
+	int r = look_at_node(env->sampler, req->node, req->order, &blocks,
+			     &free_pages);
+
+	if (!r)
+		r = sampler_vmstat(env->sampler, &a->start_vmstat);
+	if (r < 0)
+		return r;
+	a->result.blocks_before = to_u32(blocks);
+	a->result.free_pages_before = free_pages;
+	set_limits(a, env, req, now_us);
+	a->job = (struct job){
+		.sys_fd = env->sys_fd,
+		.knobs = env->knobs,
+		.node = req->node,
+		.order = req->order,
+		.urgency = req->urgency,
+		.all = a->limits.all,
+		.target_blocks = a->limits.target_blocks,
+		.start_pages = free_pages,
+		.blocks = blocks,
+	};
+	memset(&a->progress, 0, sizeof(a->progress));
+	a->verdict = (struct verdict){0};
+	a->start_us = now_us;
+	a->psi_look_us = now_us;
+	/* a first look soon: it tells the rate */
+	a->next_look_us = now_us + 2 * MSEC_US;
+	return a->ops->start(&a->job, now_us);
+}
+
+bool action_start(struct action *a, const struct action_env *env,
+		  const struct msg_action *req, uint64_t now_us,
+		  struct msg_result *ret_result)
+{
+	enum backend backend =
+		backend_choose(req->backend, env->caps->backends);
+	struct verdict v = admit(a, env, req, backend, now_us);
+	int r;
+
+	result_begin(ret_result, req, backend);
+	if (v.stop) {
+		result_refused(ret_result, &v);
+		return false;
+	}
+	a->ops = backend_get(backend);
+	a->result = *ret_result;
+	r = begin(a, env, req, now_us);
+	if (r < 0) {
+		v = (struct verdict){true, WHY_ERROR, strerror(-r)};
+		result_refused(ret_result, &v);
+		return false;
+	}
+	a->running = true;
+	log_info("Action %llu: %s on node %u for %u blocks of order %u: %s",
+		 (unsigned long long)req->id, backend_name(backend), req->node,
+		 req->blocks, req->order, req->reason);
+	return true;
+}
+
+static uint64_t grown(const struct action *a, const struct vmstat *vs,
+		      enum vmstat_ctr ctr)
+{
+	return vs->ctr[ctr] - MIN(vs->ctr[ctr], a->start_vmstat.ctr[ctr]);
+}
+
+static void look_at_psi(struct action *a, const struct sampler *s,
+			uint64_t now_us)
+{
+	struct psi_report psi;
+
+	if (now_us < a->psi_look_us)
+		return;
+	a->psi_look_us = now_us + PSI_LOOK_US;
+	a->progress.psi_valid = sampler_psi(s, &psi) == 0;
+	if (a->progress.psi_valid)
+		a->progress.psi_some_centi = psi.some_avg10_centi;
+}
+
+/* A source that fails now leaves its figures as they were. */
+static void look(struct action *a, const struct sampler *s, uint64_t now_us)
+{
+	struct progress *p = &a->progress;
+	uint64_t free_pages;
+	struct vmstat vs;
+
+	(void)look_at_node(s, a->job.node, a->job.order, &p->blocks,
+			   &free_pages);
+	if (sampler_vmstat(s, &vs) == 0) {
+		p->migrated_pages = grown(a, &vs, CTR_PGMIGRATE_SUCCESS);
+		p->scanned_direct_pages = grown(a, &vs, CTR_PGSCAN_DIRECT);
+		p->swapped_out_pages = grown(a, &vs, CTR_PSWPOUT);
+	}
+	look_at_psi(a, s, now_us);
+	p->cpu_us = a->ops->cpu_us(&a->job);
+	p->elapsed_us = now_us - a->start_us;
+	a->job.blocks = p->blocks;
+}
+
+static void result_counters(const struct action *a, const struct vmstat *vs,
+			    struct msg_result *r)
+{
+	r->migrated = grown(a, vs, CTR_PGMIGRATE_SUCCESS);
+	r->migrate_failed = grown(a, vs, CTR_PGMIGRATE_FAIL);
+	r->reclaimed = grown(a, vs, CTR_PGSTEAL_DIRECT) +
+		       grown(a, vs, CTR_PGSTEAL_KSWAPD);
+	r->migrate_scanned = grown(a, vs, CTR_COMPACT_MIGRATE_SCANNED);
+	r->free_scanned = grown(a, vs, CTR_COMPACT_FREE_SCANNED);
+	r->allocstall = grown(a, vs, CTR_ALLOCSTALL);
+	r->pgscan_direct = grown(a, vs, CTR_PGSCAN_DIRECT);
+	r->swapped_out = grown(a, vs, CTR_PSWPOUT);
+	r->refaults = grown(a, vs, CTR_WORKINGSET_REFAULT);
+}
+
+/* How it ended: told to stop, failed, or by itself. */
+static void result_outcome(const struct action *a, int error,
+			   struct msg_result *r)
+{
+	bool reached =
+		!a->limits.all && r->blocks_after >= a->limits.target_blocks;
+
+	if (error < 0 && !a->verdict.stop) {
+		r->status = RESULT_FAILED;
+		r->why = WHY_ERROR;
+		(void)snprintf(r->text, sizeof(r->text), "%s: %s",
+			       backend_name(r->backend), strerror(-error));
+	} else if (a->verdict.stop && a->verdict.why != WHY_TARGET) {
+		r->status = RESULT_STOPPED;
+		r->why = (uint8_t)a->verdict.why;
+		text_copy_printable(r->text, sizeof(r->text), a->verdict.text);
+	} else {
+		r->status = RESULT_DONE;
+		r->why =
+			reached || a->verdict.stop ? WHY_TARGET : WHY_EXHAUSTED;
+	}
+}
+
+static void end(struct action *a, const struct action_env *env, int error,
+		uint64_t now_us, struct msg_result *r)
+{
+	uint64_t blocks = a->progress.blocks, free_pages = 0;
+	struct vmstat vs = a->start_vmstat;
+
+	/* counted before the lists may fill again */
+	(void)look_at_node(env->sampler, a->job.node, a->job.order, &blocks,
+			   &free_pages);
+	(void)sampler_vmstat(env->sampler, &vs);
+	*r = a->result;
+	r->cpu_us = a->ops->cpu_us(&a->job);
+	r->elapsed_us = now_us - a->start_us;
+	r->blocks_after = to_u32(blocks);
+	r->free_pages_after = free_pages;
+	result_counters(a, &vs, r);
+	result_outcome(a, error, r);
+	a->ops->finish(&a->job, now_us);
+	budget_spend(env->budget, r->cpu_us);
+	a->running = false;
+	log_info("Action %llu: %s, %s: %u to %u blocks, %llu pages moved, "
+		 "%llu ms CPU in %llu ms",
+		 (unsigned long long)r->id, result_status_name(r->status),
+		 stop_why_name(r->why), r->blocks_before, r->blocks_after,
+		 (unsigned long long)r->migrated,
+		 (unsigned long long)(r->cpu_us / MSEC_US),
+		 (unsigned long long)(r->elapsed_us / MSEC_US));
+}
+
+void action_stop(struct action *a, enum stop_why why, const char *text)
+{
+	if (!a->running || a->verdict.stop)
+		return;
+	a->verdict = (struct verdict){true, why, text};
+	a->ops->cancel(&a->job);
+}
+
+bool action_step(struct action *a, const struct action_env *env,
+		 uint64_t now_us, struct msg_result *ret_result)
+{
+	struct verdict v;
+	int r;
+
+	if (!a->running)
+		return false;
+	look(a, env->sampler, now_us);
+	v = limits_check(&a->limits, &a->progress);
+	if (v.stop)
+		action_stop(a, v.why, v.text);
+	r = a->ops->step(&a->job);
+	if (r) {
+		end(a, env, r, now_us, ret_result);
+		return true;
+	}
+	a->next_look_us =
+		now_us + limits_pause_us(&a->limits, &a->progress,
+					 a->progress.blocks -
+						 MIN(a->progress.blocks,
+						     a->result.blocks_before));
+	return false;
+}
+
+uint64_t action_deadline_us(const struct action *a)
+{
+	return a->running ? a->next_look_us : UINT64_MAX;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "config.h"
+#include "proto.h"
+#include "proto_codec.h"
+#include "util.h"
+
+#define KEY(name, kind, field, lo, hi)                                         \
+	{                                                                      \
+		.section = CONFIG_SECTION, .key = name, .type = kind,          \
+		.offset = offsetof(struct config, field), .min = lo,           \
+		.max = hi,                                                     \
+	}
+#define KEY_BITS(name, field, count, names)                                    \
+	{                                                                      \
+		.section = CONFIG_SECTION, .key = name, .type = CONF_BITS,     \
+		.offset = offsetof(struct config, field), .max = count,        \
+		.name_of = names,                                              \
+	}
+
+static const struct conf_key keys[] = {
+	KEY("Transport", CONF_STRING, transport_text, 1, CONFIG_PATH_MAX),
+	KEY("RunDir", CONF_STRING, run_dir, 1, CONFIG_PATH_MAX),
+	KEY_BITS("AllowKnobs", allow_knobs, KNOB_COUNT, knob_name),
+	KEY_BITS("AllowBackends", allow_backends, BACKEND_COUNT, backend_name),
+	KEY("AllowIsolatedCpus", CONF_BOOL, allow_isolated_cpus, 0, 1),
+	KEY("CpuBudgetPct", CONF_U32, cpu_budget_pct, 1, 100),
+	KEY("CpuBurstSec", CONF_TIME_US, cpu_burst_us, SEC_US / 10,
+	    3600 * SEC_US),
+	KEY("MaxActionSec", CONF_TIME_US, max_action_us, SEC_US / 10,
+	    3600 * SEC_US),
+	KEY("PsiAbortPct", CONF_U32, psi_abort_pct, 1, 100),
+	/* below 16 MiB the kernel itself needs what is left */
+	KEY("MinFreeMiB", CONF_U64, min_free_mib, 16, UINT64_C(1) << 24),
+	KEY("LeaseMaxSec", CONF_TIME_US, lease_max_us, 1 * SEC_US,
+	    3600 * SEC_US),
+	KEY("ReportMinMs", CONF_U32, report_min_ms, 10, 600000),
+};
+
+const struct conf_table config_table = {
+	.key = keys,
+	.nr_keys = ARRAY_SIZE(keys),
+};
+
+void config_defaults(struct config *c)
+{
+	*c = (struct config){
+		.transport_text = "virtio-serial:" PROTO_PORT_NAME,
+		.run_dir = "/run/vmdefrag-agent",
+		.allow_knobs = (1u << KNOB_COUNT) - 1,
+		.allow_backends = (1u << BACKEND_COUNT) - 1,
+		/* a tenth of one CPU in the long run; the burst lets a first
+		 * whole compaction of a guest of some 100 GiB through */
+		.cpu_budget_pct = 10,
+		.cpu_burst_us = 30 * SEC_US,
+		.max_action_us = 120 * SEC_US,
+		.psi_abort_pct = 20,
+		.min_free_mib = 64,
+		.lease_max_us = 300 * SEC_US,
+		/* a report costs 0.2 ms: at most 0.2 % of a CPU */
+		.report_min_ms = 100,
+	};
+}
+
+int config_validate(struct config *c, char *what)
+{
+	if (transport_parse(c->transport_text, &c->transport) < 0) {
+		(void)snprintf(what, CONF_WHAT_MAX,
+			       "[%s] Transport: '%s' is not 'virtio-serial', "
+			       "'virtio-serial:PORTNAME' or 'unix:PATH' of at "
+			       "most %zu characters",
+			       CONFIG_SECTION, c->transport_text,
+			       TRANSPORT_NAME_SIZE - 1);
+		return -EINVAL;
+	}
+	if (c->run_dir[0] != '/') {
+		(void)snprintf(what, CONF_WHAT_MAX,
+			       "[%s] RunDir: '%s' is not an absolute path",
+			       CONFIG_SECTION, c->run_dir);
+		return -EINVAL;
+	}
+	return 0;
+}
