@@ -26,11 +26,10 @@ def _program(name, variable):
 class Daemon:
     """One vmdefragd in the foreground, with folders of its own.
 
-    `guests` is {name: Guest}; `args` are further arguments of the daemon, and
-    `vm_args` is added to each --vm (such as "backend=fault").
+    `guests` is {name: Guest}; `args` are further arguments of the daemon.
     """
 
-    def __init__(self, guests=None, mode=None, args=(), vm_args=""):
+    def __init__(self, guests=None, mode=None, args=()):
         self._program = _program("vmdefragd", "VMDEFRAGD")
         self._ctl = _program("vmdefragctl", "VMDEFRAGCTL")
         self.dir, self._dir_fd = make_run_dir("vmlabd-")
@@ -43,7 +42,7 @@ class Daemon:
         self.run_dir.mkdir(mode=0o755)
         self.state_dir.mkdir(mode=0o755)
         self._guests = dict(guests or {})
-        self._mode, self._args, self._vm_args = mode, list(args), vm_args
+        self._mode, self._args = mode, list(args)
         self._proc = None
         self.rc = None
 
@@ -63,15 +62,14 @@ class Daemon:
         cmd = [self._program, "--run-dir", str(self.run_dir),
                "--state-dir", str(self.state_dir)]
         if "--user" not in self._args:
-            # a machine that only runs tests has no user of ours
+            # A machine that only runs tests has no user of ours.
             cmd += ["--user", "nobody"]
         if self._mode:
             cmd += ["--mode", self._mode]
         for name, g in self._guests.items():
             spec = (f"name={name},channel={g.channel},qmp={g.qmp_socket},"
                     f"pid={g.pid}")
-            cmd += ["--vm", spec + ("," + self._vm_args if self._vm_args
-                                    else "")]
+            cmd += ["--vm", spec]
         return cmd + self._args
 
     def start(self, timeout=20):
