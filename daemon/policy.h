@@ -68,6 +68,7 @@ enum decision_reason {
 	REASON_BUSY,	 /* an action runs */
 	REASON_HEADROOM, /* reserve short, memory fragmented: act */
 	REASON_REQUEST,	 /* vmdefragctl compact */
+	REASON_WATERMARKS, /* knobs follow the reserve */
 	REASON_COUNT
 };
 
