@@ -112,7 +112,7 @@ def result(action_id, status=DONE, why=WHY_EXHAUSTED, before=40, after=140,
            asked=0xFFFFFFFF):
     return (struct.pack("<QBBBBBIII", action_id, status, why, 1, 0, 9, asked,
                         before, after)
-            + struct.pack("<13Q", *[0] * 13) + text(""))
+            + struct.pack("<14Q", *[0] * 14) + text(""))
 
 
 def directive(ident, knobs=None, lease_ms=5000, quiet=0, reason="test"):
@@ -165,7 +165,7 @@ def decode_result(body):
     ident, status, why = struct.unpack_from("<QBB", body)
     n = len(body)
     words = b""
-    at = struct.calcsize("<QBBBBBIII13Q")
+    at = struct.calcsize("<QBBBBBIII14Q")
     if n > at:
         words = body[at + 1:at + 1 + body[at]]
     return {"id": ident, "status": status, "why": why, "text": words.decode()}
