@@ -129,10 +129,11 @@ static int set_bits(const struct conf_key *k, uint32_t *at, const char *value,
 	return 0;
 }
 
-static int set_value(const struct conf_key *k, void *object, const char *value,
-		     char *what)
+static int set_value(const struct conf_table *t, const struct conf_key *k,
+		     void *object, const char *value, char *what)
 {
 	void *at = (char *)object + k->offset;
+	const char *why;
 
 	switch (k->type) {
 	case CONF_BOOL:
@@ -146,6 +147,9 @@ static int set_value(const struct conf_key *k, void *object, const char *value,
 	case CONF_TIME_US:
 		return set_time(k, at, value, what);
 	case CONF_STRING:
+		why = t->string_fault ? t->string_fault(k->key, value) : NULL;
+		if (why && *value)
+			return fault(what, "'%.64s' %s", value, why);
 		return set_string(k, at, value, what);
 	case CONF_ENUM:
 		return set_enum(k, at, value, what);
@@ -184,7 +188,7 @@ int conf_set(const struct conf_table *t, void *cfg, const char *section,
 			continue;
 		if (t->object)
 			object = t->object(cfg, section, why);
-		if (!object || set_value(k, object, value, why) < 0)
+		if (!object || set_value(t, k, object, value, why) < 0)
 			return fault(what, "[%.40s] %s: %.180s", section, key,
 				     why);
 		return 0;

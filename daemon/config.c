@@ -119,9 +119,9 @@ static void *section_object(void *arg, const char *section, char *what)
 }
 
 static const struct conf_table config_table = {
-	config_keys,
-	ARRAY_SIZE(config_keys),
-	section_object,
+	.key = config_keys,
+	.nr_keys = ARRAY_SIZE(config_keys),
+	.object = section_object,
 };
 
 int config_init(struct config *cfg)

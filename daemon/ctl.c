@@ -13,6 +13,8 @@
 
 #define SOCKET_DEFAULT "/run/vmdefrag/control.sock"
 #define ANSWER_TIMEOUT_MS 5000
+/* a signal that comes just before poll(2) does not end it */
+#define INTERRUPT_LOOK_MS 200
 
 static volatile sig_atomic_t interrupted;
 
@@ -278,14 +280,14 @@ static int follow(struct ctl *c, json_t *events)
 
 	for (;;) {
 		json_t *ev;
-		int r = ctl_line(c, -1, &ev);
+		int r = ctl_line(c, INTERRUPT_LOOK_MS, &ev);
 
 		if (r < 0) {
 			fprintf(stderr, "vmdefragctl: lost vmdefragd: %s\n",
 				strerror(-r));
 			return CTL_NO_DAEMON;
 		}
-		if (!r && interrupted && !cancel_sent) {
+		if (interrupted && !cancel_sent) {
 			cancel_sent = true;
 			fputs("cancelling\n", stderr);
 			ctl_send(c, json_pack("{s:s}", "cmd", "cancel"));

@@ -31,7 +31,7 @@ static const struct conf_key keys[] = {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct conf_table table = {
-		keys, sizeof(keys) / sizeof(keys[0]), NULL};
+		.key = keys, .nr_keys = sizeof(keys) / sizeof(keys[0])};
 	struct cfg cfg = {.num = 5, .interval_us = 1000000, .name = "x"};
 	char what[CONF_WHAT_MAX] = "";
 	char *text = malloc(size + 1);

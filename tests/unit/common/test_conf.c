@@ -31,7 +31,10 @@ static const struct conf_key keys[] = {
 	{"main", "Knobs", CONF_BITS, offsetof(struct cfg, knobs), 0,
 	 KNOB_COUNT, knob_name},
 };
-static const struct conf_table table = {keys, ARRAY_SIZE(keys), NULL};
+static const struct conf_table table = {
+	.key = keys,
+	.nr_keys = ARRAY_SIZE(keys),
+};
 
 static struct cfg cfg;
 static char what[CONF_WHAT_MAX];
