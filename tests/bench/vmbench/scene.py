@@ -68,8 +68,7 @@ def compact_ours(daemon, tries=20):
         rc, answer, text = daemon.compact(VM, timeout=COMPACT_TIMEOUT_S)
         if rc == 0:
             return answer
-        if '"busy"' not in text and "already" not in text \
-                and "no report" not in text:
+        if "under way" not in text:
             break
         time.sleep(0.5)
     raise LabError(f"vmdefragctl compact: exit {rc}\n{tail(text)}")
@@ -167,20 +166,9 @@ def probe_end(g):
          "sleep 0.1; done; rm -f /run/probe.*", 30)
 
 
-def bursts_us(looks):
-    """CPU time of each burst of work, from a series of looks at schedstat.
-
-    Looks come several times an interval. A sample may straddle one of them:
-    increments of successive looks are one burst. Pure.
-    """
-    out, sum_us = [], 0.0
-    for a, b in zip(looks, looks[1:]):
-        if b > a:
-            sum_us += (b - a) / 1000
-        elif sum_us:
-            out.append(sum_us)
-            sum_us = 0.0
-    return out
+def cpu_a_look_us(looks):
+    """CPU time between successive looks, idle ones left out. Pure."""
+    return [(b - a) / 1000 for a, b in zip(looks, looks[1:]) if b > a]
 
 
 def look_at_schedstat(g, pid, looks, pause_s):
