@@ -2,6 +2,7 @@
 """What benchmarks do in a guest, and read from it."""
 
 import json
+import os
 import time
 
 from vmlab import procfs
@@ -177,6 +178,17 @@ def look_at_schedstat(g, pid, looks, pause_s):
                   f"read -r a x </proc/{pid}/schedstat; echo $a; "
                   f"sleep {pause_s}; done", 120)
     return [int(s) for s in out.split()]
+
+
+def host_sched_ms(pid):
+    """(ran, waited for a core) of all threads of a process of this host."""
+    ran = waited = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/schedstat",
+                  encoding="ascii") as f:
+            a, b, _ = f.read().split()
+        ran, waited = ran + int(a), waited + int(b)
+    return ran / 1e6, waited / 1e6
 
 
 def agent_memory_kib(g, pid):
