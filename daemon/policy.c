@@ -541,7 +541,7 @@ static void directive_decide(const struct policy_cfg *cfg,
 	d->order = v->order;
 	knobs_decide(cfg, st, s->hello, v, now_us, dir, d);
 	if (dir->knob_mask)
-		d->reason = REASON_HEADROOM;
+		d->reason = REASON_WATERMARKS;
 	else
 		d->reason = v->pressure ? REASON_PRESSURE : REASON_ENOUGH;
 	if (s->report->psi_valid)

@@ -237,6 +237,17 @@ static int knob_write(const char *path, const char *value)
 	return n < 0 ? -EIO : 0;
 }
 
+static void knob_read(const char *path, char *ret, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, ret, size - 1);
+
+	ret[n > 0 ? n : 0] = 0;
+	ret[strcspn(ret, "\n")] = 0;
+	if (fd >= 0)
+		close(fd);
+}
+
 /*
  * Set a knob, remember its old value; that is empty where nothing was written:
  * no such knob, or it had the value already (writing would start a run).
@@ -244,22 +255,20 @@ static int knob_write(const char *path, const char *value)
 static void knob_set(const char *path, const char *value, char *old,
 		     size_t size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, old, size - 1);
-
-	old[n > 0 ? n : 0] = 0;
-	if (fd < 0)
-		return;
-	close(fd);
-	if (!strncmp(old, value, strlen(value)) && old[strlen(value)] == '\n')
+	knob_read(path, old, size);
+	if (!strcmp(old, value))
 		old[0] = 0;
-	else if (knob_write(path, value))
+	else if (old[0] && knob_write(path, value))
 		die(path);
 }
 
-static void knob_restore(const char *path, const char *old)
+/* Put it back, unless somebody else, such as an agent, has set it since. */
+static void knob_restore(const char *path, const char *set, const char *old)
 {
-	if (old[0] && knob_write(path, old))
+	char now[32];
+
+	knob_read(path, now, sizeof(now));
+	if (old[0] && !strcmp(now, set) && knob_write(path, old))
 		die(path);
 }
 
@@ -513,11 +522,11 @@ static void child(const struct opts *o, int ready)
 	knob_set(MINFREE_KNOB, MINFREE_LOW, minfree, sizeof(minfree));
 	state_init(o, &s, m.total_kib * 1024 & ~(PAGE - 1));
 	build(o, &s);
-	knob_restore(MINFREE_KNOB, minfree);
-	knob_restore(PCP_KNOB, pcp);
+	knob_restore(MINFREE_KNOB, MINFREE_LOW, minfree);
+	knob_restore(PCP_KNOB, PCP_SMALL, pcp);
 	m = mem_read();
 	report(o, "after", m);
-	knob_restore(PROACTIVE_KNOB, proactive);
+	knob_restore(PROACTIVE_KNOB, "0", proactive);
 	puts("ready");
 	fflush(stdout);
 	if (write(ready, "r", 1) != 1)

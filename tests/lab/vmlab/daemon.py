@@ -6,11 +6,11 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
-from .util import LabError, LabTimeout, build_dir, popen_bound, tail, wait_for
+from .util import (LabError, LabTimeout, build_dir, make_run_dir,
+                   popen_bound, tail, wait_for)
 
 ROLES = ("core", "helper", "broker", "knobs")
 
@@ -26,15 +26,13 @@ def _program(name, variable):
 class Daemon:
     """One vmdefragd in the foreground, with folders of its own.
 
-    `guests` is {name: Guest}; `args` are further arguments of the daemon, and
-    `vm_args` is added to each --vm (such as "backend=fault").
+    `guests` is {name: Guest}; `args` are further arguments of the daemon.
     """
 
-    def __init__(self, guests=None, mode=None, args=(), vm_args=""):
+    def __init__(self, guests=None, mode=None, args=()):
         self._program = _program("vmdefragd", "VMDEFRAGD")
         self._ctl = _program("vmdefragctl", "VMDEFRAGCTL")
-        base = os.environ.get("TMPDIR") or "/tmp"
-        self.dir = Path(tempfile.mkdtemp(prefix="vmlabd-", dir=base))
+        self.dir, self._dir_fd = make_run_dir("vmlabd-")
         # The core gives up root, and must still reach its own folders.
         self.dir.chmod(0o755)
         self.run_dir = self.dir / "run"
@@ -44,7 +42,7 @@ class Daemon:
         self.run_dir.mkdir(mode=0o755)
         self.state_dir.mkdir(mode=0o755)
         self._guests = dict(guests or {})
-        self._mode, self._args, self._vm_args = mode, list(args), vm_args
+        self._mode, self._args = mode, list(args)
         self._proc = None
         self.rc = None
 
@@ -56,20 +54,22 @@ class Daemon:
     def __exit__(self, kind, value, trace):
         self.kill_all()
         shutil.rmtree(self.dir, ignore_errors=True)
+        if self._dir_fd is not None:
+            os.close(self._dir_fd)
+            self._dir_fd = None
 
     def command(self):
         cmd = [self._program, "--run-dir", str(self.run_dir),
                "--state-dir", str(self.state_dir)]
         if "--user" not in self._args:
-            # a machine that only runs tests has no user of ours
+            # A machine that only runs tests has no user of ours.
             cmd += ["--user", "nobody"]
         if self._mode:
             cmd += ["--mode", self._mode]
         for name, g in self._guests.items():
             spec = (f"name={name},channel={g.channel},qmp={g.qmp_socket},"
                     f"pid={g.pid}")
-            cmd += ["--vm", spec + ("," + self._vm_args if self._vm_args
-                                    else "")]
+            cmd += ["--vm", spec]
         return cmd + self._args
 
     def start(self, timeout=20):

@@ -5,15 +5,14 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 from . import accel, initramfs, kernels, procfs, programs
 from .channel import (CHUNK, GET, PUT, PUT_APPEND, RUN, Channel, ChannelLost)
 from .qmp import Qmp
-from .util import (LabError, LabTimeout, need, parse_size, popen_bound,
-                   run_checked, tail, wait_for)
+from .util import (LabError, LabTimeout, make_run_dir, need, parse_size,
+                   popen_bound, run_checked, tail, wait_for)
 
 AGENT_PORT = "org.vmdefrag.agent.0"
 LAB_PORT = "org.vmdefrag.lab.0"
@@ -110,8 +109,7 @@ class Guest:
 
     def _make_dir(self):
         self._last_console = None
-        base = os.environ.get("TMPDIR") or "/tmp"
-        self.dir = Path(tempfile.mkdtemp(prefix="vmlab-", dir=base))
+        self.dir, self._dir_fd = make_run_dir("vmlab-")
         self.qmp_socket = self.dir / "qmp-daemon.sock"
         self.channel = self.dir / "agent.sock"
         self.console_path = self.dir / "console.log"
@@ -278,6 +276,7 @@ class Guest:
                                     "*.sock", "*.img", "initrd"))
             self._last_console = self.console
             shutil.rmtree(self.dir, ignore_errors=True)
+            os.close(self._dir_fd)
 
     def _end_qemu(self):
         if self._channel:

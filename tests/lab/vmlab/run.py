@@ -35,7 +35,15 @@ class Run:
     def __init__(self, opts):
         self.o = opts
         self.daemon = None
-        self.doc = {"error": None, "notes": []}
+        # Every key is there, however the run ends.
+        self.doc = {"error": None, "notes": [], "kernel": opts.kernel,
+                    "workload_lines": [], "vmstat_delta": {},
+                    "cpu_ms": {"kcompactd": None, "kswapd": None,
+                               "agent": None},
+                    "kpageflags_words": None, "decisions": [],
+                    "compact": None, "phases": [],
+                    "exit": {"guest": None, "workload": None, "agent": None,
+                             "daemon": None}}
         self._validate()
 
     def _validate(self):
@@ -73,7 +81,7 @@ class Run:
     def _describe(self, g):
         o = self.o
         self.doc.update(
-            kernel=o.kernel, kernel_release=g.meta["release"],
+            kernel_release=g.meta["release"],
             kernel_version=g.meta["version"], accel=g.accel,
             accel_reason=g.accel_reason, boot_retries=g.boot_retries,
             boot_failures=g.boot_failures, boot_s=g.boot_s,
@@ -81,20 +89,15 @@ class Run:
             disk=o.disk, seed=o.seed, steer=o.steer,
             mode=self._mode(), backend=o.backend,
             workload=o.workload or o.workload_bin,
-            workload_args=o.workload_args, guest_sh=o.guest_sh,
-            workload_lines=[], phases=[], decisions=[], compact=None,
-            exit={"guest": None, "workload": None, "agent": None,
-                  "daemon": None})
+            workload_args=o.workload_args, guest_sh=o.guest_sh)
 
     def _mode(self):
         return {"on": self.o.mode, "observe": "observe"}.get(self.o.steer)
 
     def _start_daemon(self, g):
-        extra = ""
-        # compact is what there is anyway; others are the daemon's to refuse.
-        if self.o.backend not in ("auto", "compact"):
-            extra = f"backend={self.o.backend}"
-        self.daemon = Daemon({VM: g}, mode=self._mode(), vm_args=extra)
+        # Whether it can be had is for the daemon and the agent to say.
+        self.daemon = Daemon({VM: g}, mode=self._mode(),
+                             args=["--backend", self.o.backend])
         self.daemon.start()
         self.daemon.wait_session(VM)
 

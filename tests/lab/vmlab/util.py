@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -53,6 +54,25 @@ def locked(path):
         yield
     finally:
         os.close(fd)
+
+
+def make_run_dir(prefix):
+    """A new private folder -> (path, fd that marks it as in use).
+
+    What a killed lab left behind is swept away: its mark is gone with it.
+    """
+    base = Path(os.environ.get("TMPDIR") or "/tmp")
+    for old in base.glob(prefix + "*/.lock"):
+        with contextlib.suppress(OSError), open(old, "rb") as f:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(old.parent, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
+    # Locked before it has the name that others look for.
+    fd = os.open(path / ".lock.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
+                 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.rename(path / ".lock.new", path / ".lock")
+    return path, fd
 
 
 def need(program, package):
