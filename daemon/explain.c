@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "guestfree.h"
 #include "proto_codec.h"
 #include "status.h"
 #include "util.h"
@@ -171,28 +172,20 @@ static void explain_guest(struct lines *l, const struct vm *v)
 static void explain_memory(struct lines *l, const struct vm *v)
 {
 	const struct msg_report *r = &v->report;
-	unsigned int pmd = v->hello.pmd_order;
 
 	for (size_t i = 0; v->have_report && i < r->nr_nodes; i++) {
-		uint64_t in_blocks = 0, free = r->node[i].free_pages;
+		struct guest_free f;
 
-		for (size_t z = 0; z < r->nr_zones; z++) {
-			for (unsigned int o = pmd; o < v->hello.nr_orders &&
-						   r->zone[z].node ==
-							   r->node[i].node;
-			     o++)
-				in_blocks +=
-					(uint64_t)r->zone[z].free_blocks[o]
-					<< o;
-		}
-		say(l, "ok", "",
-		    "guest node %u: %" PRIu64 " MiB free, %u %% of it in "
-		    "blocks of order %u or larger",
-		    r->node[i].node,
-		    free * (v->hello.page_size / 1024) / 1024,
-		    free ? (unsigned int)(MIN(in_blocks, free) * 100 / free)
-			 : 0,
-		    pmd);
+		guest_free_sum(&v->hello, r, r->node[i].node, &f);
+		OK(l,
+		   "guest node %u: %" PRIu64 " MiB free, %u %% of it in "
+		   "blocks of order %u or larger",
+		   r->node[i].node,
+		   f.pages * (v->hello.page_size / 1024) / 1024,
+		   f.pages ? (unsigned int)(MIN(f.pages_in_blocks, f.pages) *
+					    100 / f.pages)
+			   : 0,
+		   v->hello.pmd_order);
 	}
 }
 

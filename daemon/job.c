@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "act.h"
+#include "guestfree.h"
 #include "job.h"
 #include "manager.h"
 #include "util.h"
@@ -13,23 +14,14 @@ static void tell(struct job *j, struct job_event *ev)
 		j->vm->m->job_event(j, ev);
 }
 
-/* Free blocks of at least the action's order, on all nodes. */
 static void count_free(const struct vm *v, uint64_t *ret_blocks,
 		       uint64_t *ret_pages)
 {
-	const struct msg_report *r = &v->report;
+	struct guest_free f;
 
-	*ret_blocks = 0;
-	*ret_pages = 0;
-	for (size_t i = 0; i < r->nr_zones; i++) {
-		const struct zone_report *z = &r->zone[i];
-
-		*ret_pages += z->free_pages;
-		for (unsigned int o = v->hello.pmd_order;
-		     o < v->hello.nr_orders; o++)
-			*ret_blocks += (uint64_t)z->free_blocks[o]
-				       << (o - v->hello.pmd_order);
-	}
+	guest_free_sum(&v->hello, &v->report, GUEST_ALL_NODES, &f);
+	*ret_blocks = f.pmd_blocks;
+	*ret_pages = f.pages;
 }
 
 static void job_end(struct job *j, bool ok, const char *text)

@@ -11,8 +11,8 @@
 #include "proto.h"
 
 enum vm_mode {
-	VM_MODE_OFF,	     /* not looked at */
-	VM_MODE_OBSERVE,     /* decides and reports, changes nothing */
+	VM_MODE_OFF,	 /* not looked at */
+	VM_MODE_OBSERVE, /* decides and reports, changes nothing */
 	VM_MODE_BALANCED,
 	VM_MODE_PERFORMANCE, /* larger reserve, sooner */
 	VM_MODE_DENSITY,     /* reserve only for measured demand */
@@ -22,17 +22,17 @@ enum vm_mode {
 const char *vm_mode_name(unsigned int mode);
 
 struct policy_cfg {
-	uint32_t mode;		   /* enum vm_mode */
-	uint32_t backend;	   /* enum backend; BACKEND_AUTO: agent's choice */
-	uint32_t reserve_min_pct;  /* of node memory, free as target order */
+	uint32_t mode;	  /* enum vm_mode */
+	uint32_t backend; /* enum backend; BACKEND_AUTO: agent's choice */
+	uint32_t reserve_min_pct; /* of node memory, free as target order */
 	uint32_t reserve_max_pct;
-	uint32_t cpu_budget_ppm;   /* of one guest CPU, long-term */
-	uint32_t psi_abort_centi;  /* memory some avg10 */
-	uint64_t action_max_us;	   /* one action, time */
+	uint32_t cpu_budget_ppm;  /* of one guest CPU, long-term */
+	uint32_t psi_abort_centi; /* memory some avg10 */
+	uint64_t action_max_us;	  /* one action, time */
 	uint64_t action_max_cpu_us;
 	uint64_t action_max_pages;
-	uint64_t cooldown_us;	   /* between actions on one node */
-	uint64_t backoff_max_us;   /* after actions that brought too little */
+	uint64_t cooldown_us;	 /* between actions on one node */
+	uint64_t backoff_max_us; /* after actions that brought too little */
 	uint64_t lease_us;
 };
 
@@ -44,9 +44,9 @@ struct policy_snapshot {
 	const struct msg_hello *hello;
 	const struct msg_report *report; /* NULL: none in this session yet */
 	uint64_t report_age_us;
-	bool user_paused;   /* vmdefragctl pause */
-	bool vm_stopped;    /* QMP: not running */
-	bool vm_migrating;  /* QMP: migration, snapshot: no page may move */
+	bool user_paused;    /* vmdefragctl pause */
+	bool vm_stopped;     /* QMP: not running */
+	bool vm_migrating;   /* QMP: migration, snapshot: no page may move */
 	bool action_running; /* an action of ours is under way */
 };
 
@@ -54,20 +54,20 @@ struct policy_snapshot {
  * explain, metrics. */
 enum decision_reason {
 	REASON_OFF,
-	REASON_NO_REPORT,     /* nothing known yet, or report too old */
+	REASON_NO_REPORT, /* nothing known yet, or report too old */
 	REASON_USER_PAUSED,
 	REASON_VM_STOPPED,
 	REASON_MIGRATING,
-	REASON_NO_BACKEND,    /* guest offers no way */
-	REASON_PRESSURE,      /* PSI above the limit */
-	REASON_LOW_MEMORY,    /* free memory too small to compact in */
-	REASON_ENOUGH,	      /* reserve is there */
-	REASON_SHORTAGE,      /* too little free memory, not fragmentation */
+	REASON_NO_BACKEND, /* guest offers no way */
+	REASON_PRESSURE,   /* PSI above the limit */
+	REASON_LOW_MEMORY, /* free memory too small to compact in */
+	REASON_ENOUGH,	   /* reserve is there */
+	REASON_SHORTAGE,   /* too little free memory, not fragmentation */
 	REASON_COOLDOWN,
-	REASON_BACKOFF,	      /* last actions brought too little */
-	REASON_BUSY,	      /* an action runs */
-	REASON_HEADROOM,      /* reserve short, memory fragmented: act */
-	REASON_REQUEST,	      /* vmdefragctl compact */
+	REASON_BACKOFF,	 /* last actions brought too little */
+	REASON_BUSY,	 /* an action runs */
+	REASON_HEADROOM, /* reserve short, memory fragmented: act */
+	REASON_REQUEST,	 /* vmdefragctl compact */
 	REASON_COUNT
 };
 
@@ -114,11 +114,11 @@ struct decision {
  */
 struct policy_node_state {
 	uint8_t node;
-	uint8_t order;	       /* of the blocks that are kept free */
+	uint8_t order; /* of the blocks that are kept free */
 	bool used;
-	bool refilling;	       /* fell below the low mark, reserve not yet full */
-	bool pending;	       /* an action was planned, no result came yet */
-	bool recorded;	       /* last_* hold something */
+	bool refilling; /* fell below the low mark, reserve not yet full */
+	bool pending;	/* an action was planned, no result came yet */
+	bool recorded;	/* last_* hold something */
 	uint8_t below_reports; /* successive ones below the low mark */
 	uint64_t cooldown_until_us, backoff_us, backoff_until_us;
 	/* measured demand, blocks of the PMD order a second, x 1000 */

@@ -90,7 +90,7 @@ static bool backend_usable(const struct policy_cfg *cfg,
 	return cfg->backend < BACKEND_COUNT && usable >> cfg->backend & 1;
 }
 
-/* What the curve says one of @blocks more costs; 0 where it says nothing. */
+/* What the curve says one more block costs; 0 where it says nothing. */
 static uint64_t curve_cost(const struct cost_curve *c)
 {
 	unsigned int nr = MIN(c->nr_points, PROTO_CURVE_MAX);

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "guestfree.h"
 #include "proto_codec.h"
 #include "status.h"
 #include "util.h"
@@ -30,29 +31,22 @@ static uint64_t page_kib(const struct vm *v, uint64_t pages)
 
 static json_t *node_json(const struct vm *v, const struct node_report *n)
 {
-	const struct msg_report *r = &v->report;
-	unsigned int pmd = v->hello.pmd_order, nr = v->hello.nr_orders;
-	uint64_t blocks[PROTO_ORDERS_MAX] = {0}, usable = 0;
 	json_t *by_order = json_array(), *unusable = json_array();
+	struct guest_free f;
 
-	for (size_t i = 0; i < r->nr_zones; i++) {
-		for (unsigned int o = 0; r->zone[i].node == n->node && o < nr;
-		     o++)
-			blocks[o] += r->zone[i].free_blocks[o];
-	}
-	for (unsigned int o = 0; o < nr; o++) {
-		json_array_append_new(by_order, json_integer(J(blocks[o])));
+	guest_free_sum(&v->hello, &v->report, n->node, &f);
+	for (unsigned int o = 0; o < v->hello.nr_orders; o++) {
+		json_array_append_new(by_order,
+				      json_integer(J(f.blocks_by_order[o])));
 		json_array_append_new(unusable,
 				      json_integer(n->unusable_permille[o]));
-		if (o >= pmd)
-			usable += blocks[o] << (o - pmd);
 	}
 	return json_pack(
 		"{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:o, s:o}",
 		"node", n->node, "total_kib", J(page_kib(v, n->total_pages)),
 		"free_kib", J(page_kib(v, n->free_pages)), "free_blocks",
-		J(usable), "free_in_blocks_kib",
-		J(page_kib(v, usable << pmd)), "anon_kib",
+		J(f.pmd_blocks), "free_in_blocks_kib",
+		J(page_kib(v, f.pages_in_blocks)), "anon_kib",
 		J(page_kib(v, n->anon_pages)), "anon_huge_kib",
 		J(page_kib(v, n->anon_huge_pages)), "file_kib",
 		J(page_kib(v, n->file_pages)), "score_pct", n->score_pct,

@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "proto.h"
 #include "qmp.h"
 #include "util.h"
 
@@ -299,7 +300,7 @@ static int event_port(struct qmp *q, const json_t *data)
 	if (q->port_id[0]) {
 		if (strcmp(id, q->port_id) == 0)
 			port_set(q, json_is_true(open));
-	} else if (strcmp(id, "org.vmdefrag.agent.0") == 0) {
+	} else if (strcmp(id, PROTO_PORT_NAME) == 0) {
 		port_set(q, json_is_true(open));
 	} else if (q->channel[0] && q->stage == QMP_READY) {
 		/* busy: qmp_refresh() will tell, a little later */
