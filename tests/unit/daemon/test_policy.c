@@ -266,6 +266,49 @@ static void test_partial_ask(void **state)
 	assert_int_equal(g.plan.action[0].blocks, 5);
 }
 
+/* Being filled up, and all but done: what is left outside is not to be had. */
+static void test_nothing_left_outside(void **state)
+{
+	(void)state;
+	guest_make(&g);
+	g.cfg.reserve_min_pct = 10; /* 204 blocks */
+	decide(&g);
+	answer(&g, 190, WHY_TARGET);
+	node_set(&g, 0, 4 * GIB_PAGES, 190 * 512 + 10000, 190);
+	tick(&g, 10 * SEC_US); /* 93 permille outside */
+	assert_int_equal(g.plan.decision[0].reason, REASON_SHORTAGE);
+	node_set(&g, 0, 4 * GIB_PAGES, 190 * 512 + 11000, 190);
+	tick(&g, SEC_US); /* 101 */
+	assert_int_equal(g.plan.decision[0].reason, REASON_HEADROOM);
+	assert_int_equal(g.plan.action[0].blocks, 14);
+}
+
+/* DMA32 and Normal of one node are summed, DMA counts only when alone. */
+static void test_zones_are_summed(void **state)
+{
+	struct zone_report *z = g.report.zone;
+	int64_t val;
+
+	(void)state;
+	guest_make(&g);
+	g.report.nr_zones = 3;
+	node_set(&g, 0, 4 * GIB_PAGES, GIB_PAGES / 2, 5);
+	z[2] = z[1] = z[0];
+	z[0].kind = ZONE_KIND_DMA;
+	z[1].kind = ZONE_KIND_DMA32;
+	z[0].managed_pages = z[1].managed_pages = z[2].managed_pages =
+		GIB_PAGES;
+	decide(&g);
+	assert_true(evidence_get(&g.plan.decision[0], "free_blocks", &val));
+	assert_int_equal(val, 10);
+	assert_true(evidence_get(&g.plan.decision[0], "free_pages", &val));
+	assert_int_equal(val, GIB_PAGES);
+	g.report.nr_zones = 1;
+	tick(&g, SEC_US);
+	assert_true(evidence_get(&g.plan.decision[0], "free_blocks", &val));
+	assert_int_equal(val, 5);
+}
+
 static void test_modes(void **state)
 {
 	static const struct {
@@ -621,6 +664,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_reasons),
 	cmocka_unit_test(test_action),
 	cmocka_unit_test(test_partial_ask),
+	cmocka_unit_test(test_nothing_left_outside),
+	cmocka_unit_test(test_zones_are_summed),
 	cmocka_unit_test(test_modes),
 	cmocka_unit_test(test_hysteresis),
 	cmocka_unit_test(test_backoff),

@@ -75,6 +75,11 @@ static void test_demand_over_reboots(void **state)
 	(void)state;
 	guest_make(&g);
 	fault(&g, 4, 100);
+	/* the clock alone runs backwards */
+	g.report.guest_us = 50 * SEC_US;
+	decide(&g);
+	assert_in_range(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
+			3900, 4000);
 	/* counters and clock fall, same boot: a restored snapshot */
 	g.report.guest_us = SEC_US;
 	g.report.ctr[CTR_THP_FAULT_ALLOC] = 5;
@@ -215,6 +220,7 @@ static void test_wsf_ramp(void **state)
 {
 	unsigned int writes = 0;
 	int64_t last = 0;
+	int written_s = 0;
 
 	(void)state;
 	guest_make(&g);
@@ -222,6 +228,9 @@ static void test_wsf_ramp(void **state)
 	for (int i = 0; i < 600; i++) {
 		tick(&g, SEC_US);
 		if (wsf_held(&g) != last) {
+			/* time to see what the last one did */
+			assert_true(!writes || i - written_s >= 15);
+			written_s = i;
 			writes++;
 			assert_true(wsf_held(&g) > last);
 			/* no effect up to base / 4: the first step starts
