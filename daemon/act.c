@@ -108,7 +108,12 @@ void act_plan(struct vm *v, const struct policy_plan *plan, uint64_t now_us)
 				 vm_is_active(v));
 		log_decision(v, &plan->decision[i]);
 	}
-	if (!v->peer.up)
+	/*
+	 * Not before the first report: after a restart of ours it tells which
+	 * knobs the agent holds, and a directive without them would have it
+	 * put them back, only to take them again.
+	 */
+	if (!v->peer.up || !v->have_report)
 		return;
 	send_directive(v, &plan->directive, now_us);
 	if (!plan->nr_actions || v->action.id || !vm_is_active(v))

@@ -133,7 +133,8 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 {
 	int r = ctl_send(c, req);
 
-	if (!r)
+	/* a daemon that is full answers before it was asked, and hangs up */
+	if (!r || r == -EPIPE)
 		r = ctl_line(c, ANSWER_TIMEOUT_MS, ret_answer);
 	if (r <= 0) {
 		fprintf(stderr, "vmdefragctl: no answer from vmdefragd: %s\n",
