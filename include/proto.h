@@ -299,6 +299,10 @@ struct msg_report {
 	struct zone_report zone[PROTO_ZONES_MAX];
 };
 
+/*
+ * In a directive and an action a budget or limit of 0 means "not given": the
+ * agent's own, set by the guest's admin, holds in every case.
+ */
 struct msg_directive {
 	uint64_t id;	   /* grows */
 	uint32_t lease_ms; /* from receipt */

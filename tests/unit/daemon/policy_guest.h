@@ -149,7 +149,8 @@ static inline void no_backend(struct guest *gu)
 
 static inline void psi_high(struct guest *gu)
 {
-	gu->report.psi.some_avg10_centi = gu->cfg.psi_abort_centi;
+	gu->report.psi.some_avg10_centi =
+		(uint16_t)(gu->cfg.psi_abort_pct * 100);
 }
 
 static inline void migrating(struct guest *gu)

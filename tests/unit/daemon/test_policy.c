@@ -53,7 +53,8 @@ static void real_time(struct guest *gu)
 }
 static void psi_below(struct guest *gu)
 {
-	gu->report.psi.some_avg10_centi = gu->cfg.psi_abort_centi - 1;
+	gu->report.psi.some_avg10_centi =
+		(uint16_t)(gu->cfg.psi_abort_pct * 100 - 1);
 }
 static void free_63_mib(struct guest *gu)
 {
