@@ -339,8 +339,10 @@ void vm_update(struct vm *v, const struct ipc_vm *cfg, uint64_t now_us)
 	bool moved = strcmp(v->cfg.channel, cfg->channel) != 0;
 	bool mode_changed = v->cfg.mode != cfg->mode;
 
-	if (moved || cfg->mode == VM_MODE_OFF)
+	if (moved || cfg->mode == VM_MODE_OFF) {
+		act_release(v);
 		peer_close(&v->peer, BYE_EXIT, "configuration changed");
+	}
 	if (strcmp(v->cfg.qmp, cfg->qmp) != 0 || cfg->mode == VM_MODE_OFF)
 		vm_qmp_close(v);
 	configure(v, cfg);
@@ -357,6 +359,7 @@ void vm_free(struct vm *v)
 	if (!v)
 		return;
 	job_abandon(v->job);
+	act_release(v);
 	peer_close(&v->peer, BYE_EXIT, "this VM is served no more");
 	vm_qmp_close(v);
 	history_free(&v->history);
