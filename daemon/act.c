@@ -43,6 +43,20 @@ void act_cancel(struct vm *v)
 	(void)peer_send(&v->peer, &m); /* a lost session cancels as well */
 }
 
+void act_release(struct vm *v)
+{
+	struct msg m = {.type = MSG_DIRECTIVE};
+
+	if (!v->directive_us)
+		return; /* it was told nothing */
+	m.directive = v->directive;
+	m.directive.id = manager_next_id(v->m);
+	m.directive.knob_mask = 0;
+	m.directive.quiet = 1;
+	strcpy(m.directive.reason, "this host steers no more");
+	(void)peer_send(&v->peer, &m); /* lost: the lease ends by itself */
+}
+
 /* Compare what counts, not ids and reasons. */
 static bool directive_same(const struct msg_directive *a,
 			   const struct msg_directive *b)

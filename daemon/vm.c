@@ -103,6 +103,8 @@ static void result_received(struct vm *v, const struct msg_result *r,
 	if (!v->action.id || r->id != v->action.id)
 		return;
 	memset(&v->action, 0, sizeof(v->action));
+	if (v->report.action_id == r->id)
+		v->report.action_id = 0; /* newer than that report */
 	history_result(&v->history, r);
 	log_result(v, r);
 	policy_result(&v->pcfg, &v->pst, r, now_us);
@@ -337,8 +339,10 @@ void vm_update(struct vm *v, const struct ipc_vm *cfg, uint64_t now_us)
 	bool moved = strcmp(v->cfg.channel, cfg->channel) != 0;
 	bool mode_changed = v->cfg.mode != cfg->mode;
 
-	if (moved || cfg->mode == VM_MODE_OFF)
+	if (moved || cfg->mode == VM_MODE_OFF) {
+		act_release(v);
 		peer_close(&v->peer, BYE_EXIT, "configuration changed");
+	}
 	if (strcmp(v->cfg.qmp, cfg->qmp) != 0 || cfg->mode == VM_MODE_OFF)
 		vm_qmp_close(v);
 	configure(v, cfg);
@@ -355,6 +359,7 @@ void vm_free(struct vm *v)
 	if (!v)
 		return;
 	job_abandon(v->job);
+	act_release(v);
 	peer_close(&v->peer, BYE_EXIT, "this VM is served no more");
 	vm_qmp_close(v);
 	history_free(&v->history);
