@@ -38,7 +38,7 @@ CTL_SRC := $(wildcard daemon/ctl*.c)
 AGENT_SRC := $(wildcard guest-agent/*.c)
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
-DAEMON_LIBS := -linih -ljansson -luring -lcap-ng -lsystemd
+DAEMON_LIBS := -linih -ljansson -luring -lcap-ng -lsystemd -lnuma
 AGENT_LIBS := -linih -ljansson
 # The agent must run in any guest; sanitizers need a dynamic one.
 AGENT_LDFLAGS := $(if $(SAN),,-static)

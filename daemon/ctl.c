@@ -135,7 +135,7 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 
 	/* a daemon that is full answers before it was asked, and hangs up */
 	if (!r || r == -EPIPE)
-		r = ctl_line(c, ANSWER_TIMEOUT_MS, ret_answer);
+		r = ctl_line(c, c->answer_timeout_ms, ret_answer);
 	if (r <= 0) {
 		fprintf(stderr, "vmdefragctl: no answer from vmdefragd: %s\n",
 			r < 0 ? strerror(-r) : "timed out");
@@ -221,6 +221,46 @@ static int run_dump_config(struct ctl *c, const struct args *a)
 	(void)a;
 	return ask_and_show(c, json_pack("{s:s}", "cmd", "dump-config"),
 			    print_config);
+}
+
+static int run_nodes(struct ctl *c, const struct args *a)
+{
+	(void)a;
+	return ask_and_show(c, json_pack("{s:s}", "cmd", "nodes"), table_nodes);
+}
+
+static void print_node_compacted(const json_t *o)
+{
+	printf("free blocks: %lld -> %lld, %lld ms CPU\n",
+	       (long long)json_integer_value(
+		       json_object_get(o, "blocks_before")),
+	       (long long)json_integer_value(
+		       json_object_get(o, "blocks_after")),
+	       (long long)json_integer_value(json_object_get(o, "cpu_us")) /
+		       1000);
+}
+
+static int run_compact_node(struct ctl *c, const struct args *a)
+{
+	json_t *req;
+	uint64_t node;
+
+	if (parse_u64(a->vm, 1023, &node) < 0) {
+		fprintf(stderr,
+			"vmdefragctl: compact-node: '%s' is not the number of "
+			"a node\n",
+			a->vm);
+		return CTL_USAGE;
+	}
+	req = json_pack("{s:s, s:I}", "cmd", "compact-node", "node",
+			(json_int_t)node);
+	if (a->blocks)
+		json_object_set_new(req, "blocks", json_integer(a->blocks));
+	if (a->time_ms)
+		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
+	c->answer_timeout_ms =
+		(int)(a->time_ms ? a->time_ms : 60000) + ANSWER_TIMEOUT_MS;
+	return ask_and_show(c, req, print_node_compacted);
 }
 
 static void print_paused(const json_t *answer)
@@ -354,6 +394,10 @@ static const struct {
 	 "VM: decisions with their evidence, and results"},
 	{"compact", true, run_compact,
 	 "VM [--blocks N] [--backend NAME] [--time SEC]"},
+	{"nodes", false, run_nodes,
+	 "the host's own memory: free blocks, pools, VMs by node"},
+	{"compact-node", true, run_compact_node,
+	 "NODE of the host [--blocks N] [--time SEC]"},
 	{"pause", false, run_pause,
 	 "VM or --all: put knobs back, start nothing; survives restarts"},
 	{"resume", false, run_resume, "VM or --all"},
@@ -469,7 +513,9 @@ static int run_verb(int argc, char **argv, struct ctl *c, struct args *a)
 
 int main(int argc, char **argv)
 {
-	struct ctl c = {.socket = SOCKET_DEFAULT, .fd = -1};
+	struct ctl c = {.socket = SOCKET_DEFAULT,
+			.fd = -1,
+			.answer_timeout_ms = ANSWER_TIMEOUT_MS};
 	struct args a = {.interval_ms = 1000};
 	int r;
 

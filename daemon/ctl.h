@@ -17,7 +17,7 @@ enum ctl_exit {
 struct ctl {
 	const char *socket;
 	bool json;
-	int fd;
+	int fd, answer_timeout_ms;
 	char *buf; /* received, not yet taken */
 	size_t len, size;
 };
@@ -45,6 +45,7 @@ void table_status(const json_t *answer);
 void table_vm(const json_t *vm);
 void table_explain(const json_t *answer);
 void table_history(const json_t *answer);
+void table_nodes(const json_t *answer);
 void table_result(const json_t *event);
 
 /* ctl_top.c */

@@ -220,3 +220,78 @@ void table_history(const json_t *answer)
 	if (!json_array_size(all))
 		puts("nothing yet");
 }
+
+static void pool_row(const json_t *p)
+{
+	printf("  pool of %lld kB pages: %lld, %lld free", num(p, "page_kib"),
+	       num(p, "pages"), num(p, "free"));
+	if (json_object_get(p, "reserved"))
+		printf(", %lld reserved, %lld usable", num(p, "reserved"),
+		       num(p, "usable"));
+	if (num(p, "surplus"))
+		printf(", %lld surplus", num(p, "surplus"));
+	putchar('\n');
+}
+
+static void host_node(const json_t *n, long long order)
+{
+	const json_t *trend = json_object_get(n, "trend_blocks_per_min");
+	const json_t *unusable = json_object_get(n, "unusable_permille");
+	const json_t *p;
+	char total[24], spare[24];
+	size_t i;
+
+	printf("node %lld: %s of %s free, %lld blocks of order %lld",
+	       num(n, "node"),
+	       size_text(spare, sizeof(spare), num(n, "free_kib")),
+	       size_text(total, sizeof(total), num(n, "total_kib")),
+	       num(n, "free_blocks"), order);
+	if (trend)
+		printf(" (%+lld a minute)",
+		       (long long)json_integer_value(trend));
+	printf(", unusable %.1f %%\n",
+	       (double)json_integer_value(
+		       json_array_get(unusable, (size_t)order)) /
+		       10);
+	json_array_foreach(json_object_get(n, "pools"), i, p)
+	{
+		if (num(p, "pages"))
+			pool_row(p);
+	}
+}
+
+static void vm_backing(const json_t *vm)
+{
+	const json_t *n;
+	size_t i;
+
+	printf("%s:", str(vm, "name"));
+	if (json_object_get(vm, "unknown"))
+		printf(" by node unknown: %s", str(vm, "unknown"));
+	json_array_foreach(json_object_get(vm, "nodes"), i, n)
+	{
+		char kib[24], huge[24];
+
+		printf("  node %lld %s, %s of it huge", num(n, "node"),
+		       size_text(kib, sizeof(kib), num(n, "kib")),
+		       size_text(huge, sizeof(huge), num(n, "huge_kib")));
+	}
+	putchar('\n');
+}
+
+void table_nodes(const json_t *answer)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "nodes"), i, o)
+		host_node(o, num(answer, "pmd_order"));
+	json_array_foreach(json_object_get(answer, "pools"), i, o)
+	{
+		if (num(o, "pages"))
+			pool_row(o);
+	}
+	json_array_foreach(json_object_get(answer, "vms"), i, o) vm_backing(o);
+	if (json_object_get(answer, "error"))
+		printf("the host cannot be read: %s\n", str(answer, "error"));
+}

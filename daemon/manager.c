@@ -240,6 +240,7 @@ void manager_init(struct manager *m, struct loop *l, const struct config *cfg)
 			       "State directory %s cannot be used; "
 			       "'pause' will not survive a restart",
 			       cfg->state_dir);
+	nodes_open(&m->nodes, cfg);
 	/* ids must not repeat over restarts of the core: agents keep them */
 	m->next_id = (uint64_t)time(NULL) << 20;
 	paused = paused_read(m);
@@ -256,6 +257,7 @@ void manager_free(struct manager *m)
 	}
 	for (unsigned int i = 0; i < ROLE_COUNT; i++)
 		link_set(&m->link[i], -1);
+	nodes_close(&m->nodes);
 	if (m->state_fd >= 0)
 		close(m->state_fd);
 	m->state_fd = -1;
@@ -263,6 +265,7 @@ void manager_free(struct manager *m)
 
 void manager_tick(struct manager *m, uint64_t now_us)
 {
+	nodes_tick(&m->nodes, now_us);
 	for (unsigned int i = 0; i < ROLE_COUNT; i++)
 		link_tick(&m->link[i], now_us);
 	for (struct vm *v = m->vms; v; v = v->next)

@@ -6,12 +6,14 @@
 #include "config.h"
 #include "job.h"
 #include "link.h"
+#include "nodes.h"
 #include "vm.h"
 
 struct manager {
 	struct loop *loop;
 	const struct config *cfg;
 	struct link link[ROLE_COUNT]; /* [ROLE_CORE] is to the supervisor */
+	struct nodes nodes;
 	struct vm *vms;
 	size_t nr_vms;
 	bool synced; /* the broker has told all there are */

@@ -16,6 +16,7 @@
 #define DIAL_DEADLINE_US (4 * SEC_US)
 
 #define PROC_SAMPLE_US	 (10 * SEC_US)
+#define NUMA_SAMPLE_US	 (5 * SEC_US)
 /* smaps_rollup of 64 GiB in base pages takes about 0.7 s; see FACTS 10 ms a
  * GiB. A QEMU in D state takes for ever. */
 #define PROC_DEADLINE_US (5 * SEC_US)
@@ -254,6 +255,45 @@ static void proc_sampled(void *ctx, uint64_t cookie, int result,
 	v->proc.shmem_huge_kib = m->proc_sample.shmem_huge_kib;
 	v->proc.hugetlb_kib = m->proc_sample.hugetlb_kib;
 	v->proc.swap_kib = m->proc_sample.swap_kib;
+	v->proc.locked_valid = m->proc_sample.locked_kib_valid;
+	v->proc.locked_kib = m->proc_sample.locked_kib;
+	v->proc.pinned_kib = m->proc_sample.pinned_kib;
+}
+
+static void numa_sampled(void *ctx, uint64_t cookie, int result,
+			 const struct ipc_msg *m, int fd)
+{
+	struct vm *v = manager_vm_by_serial(ctx, cookie);
+
+	if (fd >= 0)
+		close(fd);
+	if (!v)
+		return;
+	v->numa.asked = false;
+	v->numa.last_error = result;
+	v->numa.valid = !result;
+	if (result < 0)
+		return;
+	v->numa.at_us = now_us();
+	v->numa.nr_nodes = MIN(m->numa.nr_nodes, IPC_NUMA_MAX);
+	for (uint32_t i = 0; i < v->numa.nr_nodes; i++) {
+		v->numa.node[i].kib = m->numa.node[i].kib;
+		v->numa.node[i].huge_kib = m->numa.node[i].huge_kib;
+	}
+}
+
+/* Cheaper than smaps_rollup, and by node. */
+static void sample_numa(struct vm *v, uint64_t now_us)
+{
+	struct ipc_msg m = {.op = IPC_SAMPLE_CGROUP};
+
+	if (v->proc.pid <= 0 || v->numa.asked || now_us < v->numa.next_us)
+		return;
+	v->numa.next_us = now_us + NUMA_SAMPLE_US;
+	m.proc.pid = v->proc.pid;
+	if (!link_call(&v->m->link[ROLE_HELPER], &m, now_us + PROC_DEADLINE_US,
+		       numa_sampled, v->m, v->serial))
+		v->numa.asked = true;
 }
 
 static void sample_proc(struct vm *v, uint64_t now_us)
@@ -295,6 +335,7 @@ void vm_tick(struct vm *v, uint64_t now_us)
 	if (v->cfg.qmp[0])
 		vm_qmp_tick(v, now_us);
 	sample_proc(v, now_us);
+	sample_numa(v, now_us);
 	action_tick(v, now_us);
 	/* reports drive decisions; without them, only that they are missing */
 	if (v->peer.up && now_us - v->report_us > fresh_us)
@@ -326,6 +367,7 @@ struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg, uint64_t now_us)
 	v->qmp_fd = -1;
 	/* spread the slow samples of many VMs over their period */
 	v->proc.next_us = now_us + v->serial * 37 * MSEC_US % PROC_SAMPLE_US;
+	v->numa.next_us = now_us + v->serial * 41 * MSEC_US % NUMA_SAMPLE_US;
 	peer_init(&v->peer, m->loop, &vm_peer_ops,
 		  (uint32_t)(m->cfg->report_interval_us / MSEC_US),
 		  (uint32_t)(m->cfg->policy.lease_us / MSEC_US));
