@@ -60,6 +60,9 @@ static const struct {
 			     "The reserve of free blocks is short and memory "
 			     "is fragmented: blocks are made."},
 	[REASON_REQUEST] = {"request", "Asked for by vmdefragctl."},
+	[REASON_WATERMARKS] = {"watermarks",
+			       "Watermarks and the kernel's own compaction are "
+			       "set to match the reserve."},
 };
 static_assert(ARRAY_SIZE(reasons) == REASON_COUNT, "one text a reason");
 
