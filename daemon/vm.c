@@ -98,12 +98,12 @@ static void log_result(const struct vm *v, const struct msg_result *r)
 static void result_received(struct vm *v, const struct msg_result *r,
 			    uint64_t now_us)
 {
+	if (v->report.action_id == r->id)
+		v->report.action_id = 0; /* this is newer */
 	/* an answer to what was never asked teaches nothing */
 	if (!v->action.id || r->id != v->action.id)
 		return;
 	memset(&v->action, 0, sizeof(v->action));
-	if (v->report.action_id == r->id)
-		v->report.action_id = 0; /* newer than that report */
 	history_result(&v->history, r);
 	log_result(v, r);
 	policy_result(&v->pcfg, &v->pst, r, now_us);
