@@ -59,20 +59,20 @@ def compact_plain(g):
     return (int(out[1]) - int(out[0])) / 1e6
 
 
-def compact_ours(daemon, tries=20):
+def compact_ours(daemon, patience_s=30):
     """vmdefragctl compact VM -> parsed answer.
 
-    The policy may have started an action of its own the moment before:
-    then it is asked again, and all that was done counts.
+    It is refused while an action of the policy's own runs, and before the
+    first report: then it is asked again, and all that was done counts.
     """
-    for _ in range(tries):
+    end = time.monotonic() + patience_s
+    while True:
         rc, answer, text = daemon.compact(VM, timeout=COMPACT_TIMEOUT_S)
         if rc == 0:
             return answer
-        if "under way" not in text:
-            break
+        if '"started"' in text or time.monotonic() > end:
+            raise LabError(f"vmdefragctl compact: exit {rc}\n{tail(text)}")
         time.sleep(0.5)
-    raise LabError(f"vmdefragctl compact: exit {rc}\n{tail(text)}")
 
 
 def words(daemon):
