@@ -7,7 +7,7 @@ import time
 
 from vmlab import procfs
 from vmlab.daemon import Daemon, find_number
-from vmlab.util import LabError, tail
+from vmlab.util import LabError, tail, wait_for
 
 VM = "lab"
 PROACTIVE = "vm.compaction_proactiveness"
@@ -73,6 +73,16 @@ def compact_ours(daemon, patience_s=30):
         if '"started"' in text or time.monotonic() > end:
             raise LabError(f"vmdefragctl compact: exit {rc}\n{tail(text)}")
         time.sleep(0.5)
+
+
+def fresh_agent(g, timeout=20):
+    """Restart the agent, as in a guest that was just booted: its long-term
+    CPU budget (30 s at once, then 10 %) is not what earlier runs left."""
+    old = g.agent_pid()
+    if old:
+        g.check(f"kill -TERM {old}")
+    wait_for(lambda: g.agent_pid() not in (None, old), timeout,
+             "the agent's restart", 0.2)
 
 
 def words(daemon):
