@@ -170,7 +170,8 @@ static void go_on(struct job *j, const char *none, uint64_t now_us)
 	if (r < 0)
 		job_end(j, false, strerror(-r));
 	else if (begun && j->want == ACTION_BLOCKS_ALL)
-		job_end(j, true, "all nodes done");
+		job_end(j, !j->stopped,
+			j->stopped ? j->stopped : "all nodes done");
 	else
 		job_end(j, false, why ? why : none);
 }
@@ -201,6 +202,8 @@ void job_result(struct job *j, const struct msg_result *r, uint64_t now_us)
 		job_end(j, true, "target reached");
 		return;
 	}
+	if (r->status == RESULT_STOPPED)
+		j->stopped = stop_why_name(r->why);
 	go_on(j, "no more to be had", now_us);
 }
 
