@@ -6,6 +6,7 @@
 
 static const struct backend_ops *const table[BACKEND_COUNT] = {
 	[BACKEND_COMPACT] = &backend_compact,
+	[BACKEND_HUGETLB] = &backend_hugetlb,
 };
 
 /* What auto tries, best first. */
