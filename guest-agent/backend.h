@@ -47,6 +47,29 @@ struct hugetlb_job {
 	int error; /* of a write, to be told once all is back */
 };
 
+enum memblock_stage {
+	MEMBLOCK_SCAN,	  /* reading kpageflags */
+	MEMBLOCK_CHOOSE,  /* with fresh figures */
+	MEMBLOCK_TAKE,	  /* the child takes a block offline */
+	MEMBLOCK_RETURN,  /* the child brings it back */
+};
+
+struct memblock_map; /* backend_memblock.c */
+
+/* What the memblock backend keeps in a job. */
+struct memblock_job {
+	struct writer writer;
+	enum memblock_stage stage;
+	struct memblock_map *map;
+	uint32_t number; /* the block in hand */
+	uint8_t zone;	 /* that it came from */
+	uint64_t taken_us;
+	uint64_t scan_cpu_us;
+	unsigned int failures;
+	int error;
+	bool holds_knob, ending;
+};
+
 struct job {
 	int proc_fd, sys_fd;
 	struct knobs *knobs;
@@ -57,6 +80,7 @@ struct job {
 	enum urgency urgency;
 	bool all;		/* as many as can be had */
 	uint64_t target_blocks; /* free ones of the order, in all */
+	uint64_t now_us;	/* of this step */
 	uint64_t start_pages;	/* free at the start */
 	/* now; the action keeps these fresh */
 	uint64_t blocks;     /* free or held */
@@ -69,6 +93,7 @@ struct job {
 	union {
 		struct compact_job compact;
 		struct hugetlb_job hugetlb;
+		struct memblock_job memblock;
 	};
 };
 
@@ -102,6 +127,7 @@ struct backend_ops {
 
 extern const struct backend_ops backend_compact;
 extern const struct backend_ops backend_hugetlb;
+extern const struct backend_ops backend_memblock;
 
 /**
  * backend_get() - the implementation

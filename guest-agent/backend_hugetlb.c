@@ -22,9 +22,12 @@
  * their last user. So the old size can always be written, and always is. The
  * per-CPU lists hold pages of this order, too, so they are capped meanwhile.
  *
- * The kernel's allocation of a pool's page is a costly one that may retry: it
- * wakes kswapd and may reclaim directly, where compaction finds nothing. The
- * action stops when much is reclaimed.
+ * The kernel's allocation of a pool's page wakes kswapd for its order, which
+ * then reclaims up to a high watermark, however much memory is free: measured
+ * on 6.12, 2 GiB with 1.1 GiB free, 18,619 pages of the cache for K = 100, or
+ * 974 pages swapped out. No flag and no knob of ours prevents that. So this
+ * backend is not for guests with swap, and stops when much is reclaimed; in a
+ * guest of anonymous memory without swap nothing is.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -32,6 +35,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "caps.h"
 #include "hugepool.h"
 #include "log.h"
 #include "util.h"
@@ -159,6 +163,10 @@ static int hugetlb_start(struct job *j, uint64_t now_us)
 	r = look_at_pool(j);
 	if (r < 0)
 		return r;
+	if (caps_has_swap(j->proc_fd)) {
+		refuse(j, WHY_RECLAIM, "with swap on kswapd would swap");
+		return -EBUSY;
+	}
 	pages = step_pages(j);
 	if (!pages) {
 		refuse(j, WHY_LOW_MEMORY, "no room for a pool");

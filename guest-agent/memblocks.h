@@ -8,7 +8,7 @@
  * online_kernel is the first kernel zone below Normal whose span still holds
  * it, else Normal. A block at the end of DMA32 shrinks that zone's span by
  * going offline, so it would come back as Normal (and its memory would be
- * lost to 32-bit DMA): see memblock_fits_back().
+ * lost to 32-bit DMA): memlayout_at_edge() tells.
  */
 #ifndef AGENT_MEMBLOCKS_H
 #define AGENT_MEMBLOCKS_H
