@@ -97,8 +97,9 @@ UNIT_AGENT := $(wildcard tests/unit/agent/*.c)
 unit_bin = $(patsubst tests/%.c,$(BUILD)/tests/%,$(1))
 UNIT_BIN := $(call unit_bin,$(UNIT_HOST) $(UNIT_AGENT))
 
-$(call obj,$(UNIT_AGENT) $(wildcard tests/fuzz/agent_*.c)): \
-	CPPFLAGS += -Iguest-agent
+# Some headers of the agent have namesakes in the daemon.
+$(call obj,$(UNIT_AGENT)): CPPFLAGS := -Iguest-agent \
+	$(filter-out -Idaemon -Ikvm,$(CPPFLAGS))
 
 $(call unit_bin,$(UNIT_HOST)): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o \
 		$(DAEMON_ARCHIVES)

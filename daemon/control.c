@@ -13,7 +13,7 @@
 #include "util.h"
 
 #define COMPACT_TIME_DEFAULT_US (120 * SEC_US)
-#define COMPACT_TIME_MAX_US (3600 * SEC_US)
+#define COMPACT_TIME_MAX_US	(3600 * SEC_US)
 
 struct client {
 	struct control *c;
@@ -57,7 +57,8 @@ static void client_close(struct client *cl)
 	cl->line_len = 0;
 }
 
-/* --- output ------------------------------------------------------------------- */
+/* --- output
+ * ------------------------------------------------------------------- */
 
 static void client_flush(struct client *cl)
 {
@@ -143,7 +144,8 @@ static void client_error(struct client *cl, const char *fmt, ...)
 				  "error", clean));
 }
 
-/* --- commands -------------------------------------------------------------------- */
+/* --- commands
+ * -------------------------------------------------------------------- */
 
 static const char *text_of(const json_t *req, const char *key)
 {
@@ -162,8 +164,10 @@ static struct vm *vm_of(struct client *cl, const json_t *req)
 	}
 	v = manager_vm(cl->c->m, name);
 	if (!v)
-		client_error(cl, "no VM '%.64s'; 'vmdefragctl status' lists "
-				 "those that are known", name);
+		client_error(cl,
+			     "no VM '%.64s'; 'vmdefragctl status' lists "
+			     "those that are known",
+			     name);
 	return v;
 }
 
@@ -222,8 +226,10 @@ static void cmd_pause_resume(struct client *cl, const json_t *req, bool paused)
 		return;
 	r = manager_pause(cl->c->m, name, paused, now_us());
 	if (r < 0)
-		client_error(cl, "in force now, but cannot be kept over a "
-				 "restart: %s", strerror(-r));
+		client_error(cl,
+			     "in force now, but cannot be kept over a "
+			     "restart: %s",
+			     strerror(-r));
 	else
 		client_send(cl, json_pack("{s:b, s:b}", "ok", true, "paused",
 					  paused));
@@ -249,9 +255,10 @@ static bool number_of(struct client *cl, const json_t *req, const char *key,
 		return true;
 	if (!json_is_integer(o) || json_integer_value(o) < lo ||
 	    json_integer_value(o) > hi) {
-		client_error(cl, "\"%s\" must be a whole number within "
-				 "%lld..%lld", key, (long long)lo,
-			     (long long)hi);
+		client_error(cl,
+			     "\"%s\" must be a whole number within "
+			     "%lld..%lld",
+			     key, (long long)lo, (long long)hi);
 		return false;
 	}
 	*val = json_integer_value(o);
@@ -328,9 +335,8 @@ static void job_event(struct job *j, const struct job_event *ev)
 		break;
 	}
 	if (o)
-		json_object_set_new(o, "ok",
-				    json_boolean(ev->kind != JOB_DONE ||
-						 ev->ok));
+		json_object_set_new(
+			o, "ok", json_boolean(ev->kind != JOB_DONE || ev->ok));
 	client_send(cl, o);
 }
 
@@ -365,8 +371,10 @@ static void request(struct client *cl, const char *line, size_t len)
 		if (strcmp(commands[i].name, cmd))
 			continue;
 		if (commands[i].changes && !cl->may_change)
-			client_error(cl, "'%s' changes something: only root "
-					 "may ask for it", cmd);
+			client_error(cl,
+				     "'%s' changes something: only root "
+				     "may ask for it",
+				     cmd);
 		else
 			commands[i].run(cl, req);
 		json_decref(req);
@@ -376,7 +384,8 @@ static void request(struct client *cl, const char *line, size_t len)
 	json_decref(req);
 }
 
-/* --- input -------------------------------------------------------------------------- */
+/* --- input
+ * -------------------------------------------------------------------------- */
 
 static void on_input(struct source *s, const uint8_t *buf, long n)
 {

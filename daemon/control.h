@@ -28,8 +28,8 @@
 #include "manager.h"
 
 #define CONTROL_CLIENTS_MAX 32
-#define CONTROL_LINE_MAX 4096
-#define CONTROL_OUT_MAX (16 * 1024 * 1024)
+#define CONTROL_LINE_MAX    4096
+#define CONTROL_OUT_MAX	    (16 * 1024 * 1024)
 
 struct control;
 

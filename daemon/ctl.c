@@ -11,7 +11,7 @@
 #include "ctl.h"
 #include "util.h"
 
-#define SOCKET_DEFAULT "/run/vmdefrag/control.sock"
+#define SOCKET_DEFAULT	  "/run/vmdefrag/control.sock"
 #define ANSWER_TIMEOUT_MS 5000
 /* a signal that comes just before poll(2) does not end it */
 #define INTERRUPT_LOOK_MS 200
@@ -24,7 +24,8 @@ static void on_interrupt(int sig)
 	interrupted = 1;
 }
 
-/* --- the connection -------------------------------------------------------- */
+/* --- the connection --------------------------------------------------------
+ */
 
 int ctl_connect(struct ctl *c)
 {
@@ -121,8 +122,7 @@ int ctl_line(struct ctl *c, int timeout_ms, json_t **ret_line)
 
 static int daemon_error(const json_t *answer)
 {
-	const char *text =
-		json_string_value(json_object_get(answer, "error"));
+	const char *text = json_string_value(json_object_get(answer, "error"));
 
 	fprintf(stderr, "vmdefragctl: %s\n",
 		text ? text : "the daemon's answer makes no sense");
@@ -133,7 +133,8 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 {
 	int r = ctl_send(c, req);
 
-	if (!r)
+	/* a daemon that is full answers before it was asked, and hangs up */
+	if (!r || r == -EPIPE)
 		r = ctl_line(c, ANSWER_TIMEOUT_MS, ret_answer);
 	if (r <= 0) {
 		fprintf(stderr, "vmdefragctl: no answer from vmdefragd: %s\n",
@@ -149,7 +150,8 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 	return r;
 }
 
-/* --- commands ---------------------------------------------------------------- */
+/* --- commands ----------------------------------------------------------------
+ */
 
 struct args {
 	const char *vm;
@@ -231,8 +233,10 @@ static void print_paused(const json_t *answer)
 static int pause_resume(struct ctl *c, const struct args *a, const char *cmd)
 {
 	if (!a->vm && !a->all) {
-		fprintf(stderr, "vmdefragctl: %s: which VM? Name one, or "
-				"--all\n", cmd);
+		fprintf(stderr,
+			"vmdefragctl: %s: which VM? Name one, or "
+			"--all\n",
+			cmd);
 		return CTL_USAGE;
 	}
 	return ask_and_show(c,
@@ -267,8 +271,7 @@ static void show_event(const struct ctl *c, const json_t *ev)
 	} else if (!strcmp(kind, "result")) {
 		table_result(ev);
 	} else {
-		printf("%s\n",
-		       json_string_value(json_object_get(ev, "text")));
+		printf("%s\n", json_string_value(json_object_get(ev, "text")));
 	}
 	fflush(stdout);
 }
@@ -325,8 +328,8 @@ static int run_compact(struct ctl *c, const struct args *a)
 		r = follow(c, events);
 	}
 	if (c->json) {
-		json_t *o = json_pack("{s:b, s:o}", "ok", r == CTL_OK,
-				      "events", events);
+		json_t *o = json_pack("{s:b, s:o}", "ok", r == CTL_OK, "events",
+				      events);
 
 		print_json(o);
 		json_decref(o);
@@ -354,8 +357,7 @@ static const struct {
 	{"pause", false, run_pause,
 	 "VM or --all: put knobs back, start nothing; survives restarts"},
 	{"resume", false, run_resume, "VM or --all"},
-	{"dump-config", false, run_dump_config,
-	 "the configuration in force"},
+	{"dump-config", false, run_dump_config, "the configuration in force"},
 };
 
 static void usage(FILE *f)
@@ -364,7 +366,8 @@ static void usage(FILE *f)
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
 		fprintf(f, "  %-12s %s\n", verbs[i].name, verbs[i].help);
 	fputs("\nexit status: 0 done, 1 refused or fell short, 2 usage, "
-	      "3 no daemon\n", f);
+	      "3 no daemon\n",
+	      f);
 }
 
 /* A positive number of an option, or exit. */
@@ -373,9 +376,10 @@ static long long number(const char *opt, const char *text, uint64_t max)
 	uint64_t v;
 
 	if (parse_u64(text, max, &v) < 0 || !v) {
-		fprintf(stderr, "vmdefragctl: %s wants a whole number within "
-				"1..%llu, not '%s'\n", opt,
-			(unsigned long long)max, text);
+		fprintf(stderr,
+			"vmdefragctl: %s wants a whole number within "
+			"1..%llu, not '%s'\n",
+			opt, (unsigned long long)max, text);
 		exit(CTL_USAGE);
 	}
 	return (long long)v;

@@ -9,8 +9,8 @@
 /* Exit codes, also in --help and the man page. */
 enum ctl_exit {
 	CTL_OK = 0,
-	CTL_FAILED = 1,	 /* the daemon said no, or the work fell short */
-	CTL_USAGE = 2,	 /* command line */
+	CTL_FAILED = 1,	   /* the daemon said no, or the work fell short */
+	CTL_USAGE = 2,	   /* command line */
 	CTL_NO_DAEMON = 3, /* nobody answers on the socket */
 };
 

@@ -77,9 +77,9 @@ static void status_row(const json_t *vm)
 			 s.in_blocks_kib * 100 / s.free_kib);
 	if (known)
 		snprintf(blocks, sizeof(blocks), "%lld", s.blocks);
-	printf("%-16.16s %-11s %-8s %7s %9s %7s %7s %9s  %s\n",
-	       str(vm, "name"), paused ? "paused" : str(vm, "mode"),
-	       str(vm, "session"), age_text(age, sizeof(age), vm),
+	printf("%-16.16s %-11s %-8s %7s %9s %7s %7s %9s  %s\n", str(vm, "name"),
+	       paused ? "paused" : str(vm, "mode"), str(vm, "session"),
+	       age_text(age, sizeof(age), vm),
 	       known ? size_text(free, sizeof(free), s.free_kib) : "-", blocks,
 	       pct,
 	       json_object_get(host, "rss_kib")
@@ -100,8 +100,7 @@ void table_status(const json_t *answer)
 	printf("%-16s %-11s %-8s %7s %9s %7s %7s %9s  %s\n", "VM", "MODE",
 	       "SESSION", "AGE", "FREE", "BLOCKS", "USABLE", "HOST RSS",
 	       "DECISION");
-	json_array_foreach(vms, i, vm)
-		status_row(vm);
+	json_array_foreach(vms, i, vm) status_row(vm);
 	if (!json_array_size(vms))
 		puts("no VM is known: name one in vmdefragd.conf, or by --vm");
 }
@@ -113,8 +112,7 @@ static void node_row(const json_t *n)
 	char free[24];
 	size_t i;
 
-	printf("  node %lld: %s free, %lld blocks;  by order:",
-	       num(n, "node"),
+	printf("  node %lld: %s free, %lld blocks;  by order:", num(n, "node"),
 	       size_text(free, sizeof(free), num(n, "free_kib")),
 	       num(n, "free_blocks"));
 	json_array_foreach(orders, i, o)
@@ -131,8 +129,7 @@ void table_vm(const json_t *vm)
 	size_t i;
 
 	printf("%s\n", str(vm, "name"));
-	json_array_foreach(nodes, i, n)
-		node_row(n);
+	json_array_foreach(nodes, i, n) node_row(n);
 	if (json_is_object(d))
 		printf("  decision: %s, %s: %s\n", str(d, "decision"),
 		       str(d, "reason"), str(d, "text"));
@@ -169,8 +166,8 @@ static void history_decision(const json_t *e)
 	json_t *value;
 	size_t i;
 
-	printf("%s  %s: %s%s (node %lld)", str(e, "time"),
-	       str(e, "decision"), str(e, "reason"),
+	printf("%s  %s: %s%s (node %lld)", str(e, "time"), str(e, "decision"),
+	       str(e, "reason"),
 	       json_is_true(json_object_get(e, "carried_out"))
 		       ? ""
 		       : ", observed only",
@@ -179,12 +176,10 @@ static void history_decision(const json_t *e)
 		printf(", %lld blocks", num(e, "blocks"));
 	printf("\n    ");
 	json_object_foreach(json_object_get(e, "evidence"), name, value)
-		printf(" %s=%lld", name,
-		       (long long)json_integer_value(value));
+		printf(" %s=%lld", name, (long long)json_integer_value(value));
 	putchar('\n');
-	json_array_foreach(rejected, i, value)
-		printf("     not %s: %s\n", str(value, "what"),
-		       str(value, "why"));
+	json_array_foreach(rejected, i, value) printf(
+		"     not %s: %s\n", str(value, "what"), str(value, "why"));
 }
 
 void table_result(const json_t *e)

@@ -28,8 +28,7 @@ struct manager {
 /**
  * manager_init() - no VM yet; reads what is paused from the state directory
  */
-void manager_init(struct manager *m, struct loop *l,
-		  const struct config *cfg);
+void manager_init(struct manager *m, struct loop *l, const struct config *cfg);
 void manager_free(struct manager *m);
 
 void manager_tick(struct manager *m, uint64_t now_us);

@@ -15,7 +15,7 @@
 /* The helper gives a connect one second; three of these may queue up. */
 #define DIAL_DEADLINE_US (4 * SEC_US)
 
-#define PROC_SAMPLE_US (10 * SEC_US)
+#define PROC_SAMPLE_US	 (10 * SEC_US)
 /* smaps_rollup of 64 GiB in base pages takes about 0.7 s; see FACTS 10 ms a
  * GiB. A QEMU in D state takes for ever. */
 #define PROC_DEADLINE_US (5 * SEC_US)
@@ -32,8 +32,8 @@ static void dial_failed(struct dial *d, int error, uint64_t now_us)
 {
 	d->opening = false;
 	d->last_error = error;
-	d->retry_us = CLAMP(2 * d->retry_us, DIAL_RETRY_MIN_US,
-			    DIAL_RETRY_MAX_US);
+	d->retry_us =
+		CLAMP(2 * d->retry_us, DIAL_RETRY_MIN_US, DIAL_RETRY_MAX_US);
 	d->retry_at_us = now_us + d->retry_us;
 }
 
@@ -57,9 +57,8 @@ static const char *peer_up(struct peer *p, const struct msg_hello *hello)
 	dial_done(&v->channel);
 	history_event(&v->history, "session up: agent %s on Linux %s",
 		      hello->agent_version, hello->kernel_release);
-	log_info("%s: session up: agent %s, Linux %s, %u node(s)",
-		 v->cfg.name, hello->agent_version, hello->kernel_release,
-		 hello->nr_nodes);
+	log_info("%s: session up: agent %s, Linux %s, %u node(s)", v->cfg.name,
+		 hello->agent_version, hello->kernel_release, hello->nr_nodes);
 	return NULL;
 }
 
@@ -91,9 +90,8 @@ static void log_result(const struct vm *v, const struct msg_result *r)
 		 result_status_name(r->status), stop_why_name(r->why),
 		 r->asked == ACTION_BLOCKS_ALL ? -1LL : (long long)r->asked,
 		 r->blocks_before, r->blocks_after,
-		 (unsigned long long)r->migrated,
-		 (unsigned long long)r->cpu_us, r->text[0] ? ": " : "",
-		 r->text);
+		 (unsigned long long)r->migrated, (unsigned long long)r->cpu_us,
+		 r->text[0] ? ": " : "", r->text);
 }
 
 static void result_received(struct vm *v, const struct msg_result *r,
@@ -103,6 +101,8 @@ static void result_received(struct vm *v, const struct msg_result *r,
 	if (!v->action.id || r->id != v->action.id)
 		return;
 	memset(&v->action, 0, sizeof(v->action));
+	if (v->report.action_id == r->id)
+		v->report.action_id = 0; /* newer than that report */
 	history_result(&v->history, r);
 	log_result(v, r);
 	policy_result(&v->pcfg, &v->pst, r, now_us);
@@ -143,7 +143,8 @@ const char *vm_session_name(const struct vm *v, uint64_t now_us)
 	return v->peer.fd < 0 ? "closed" : "down";
 }
 
-/* --- policy ---------------------------------------------------------------- */
+/* --- policy ----------------------------------------------------------------
+ */
 
 struct policy_snapshot vm_snapshot(const struct vm *v, uint64_t now_us)
 {
@@ -183,7 +184,8 @@ void vm_set_paused(struct vm *v, bool paused, uint64_t now_us)
 	vm_decide(v, now_us);
 }
 
-/* --- connections ------------------------------------------------------------ */
+/* --- connections ------------------------------------------------------------
+ */
 
 static void channel_opened(void *ctx, uint64_t cookie, int result,
 			   const struct ipc_msg *m, int fd)
@@ -263,9 +265,8 @@ static void sample_proc(struct vm *v, uint64_t now_us)
 	v->proc.next_us = now_us + PROC_SAMPLE_US;
 	m.proc.pid = v->proc.pid;
 	m.proc.start_time = v->proc.start_time;
-	if (!link_call(&v->m->link[ROLE_HELPER], &m,
-		       now_us + PROC_DEADLINE_US, proc_sampled, v->m,
-		       v->serial))
+	if (!link_call(&v->m->link[ROLE_HELPER], &m, now_us + PROC_DEADLINE_US,
+		       proc_sampled, v->m, v->serial))
 		v->proc.asked = true;
 }
 
@@ -283,8 +284,8 @@ static void action_tick(struct vm *v, uint64_t now_us)
 
 void vm_tick(struct vm *v, uint64_t now_us)
 {
-	uint64_t fresh_us = v->peer.interval_ms * MSEC_US *
-			    REPORT_FRESH_INTERVALS;
+	uint64_t fresh_us =
+		v->peer.interval_ms * MSEC_US * REPORT_FRESH_INTERVALS;
 
 	if (v->cfg.mode == VM_MODE_OFF)
 		return;
@@ -300,7 +301,8 @@ void vm_tick(struct vm *v, uint64_t now_us)
 		vm_decide(v, now_us);
 }
 
-/* --- making and changing ----------------------------------------------------- */
+/* --- making and changing -----------------------------------------------------
+ */
 
 static void configure(struct vm *v, const struct ipc_vm *cfg)
 {
@@ -313,8 +315,7 @@ static void configure(struct vm *v, const struct ipc_vm *cfg)
 	}
 }
 
-struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg,
-		  uint64_t now_us)
+struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg, uint64_t now_us)
 {
 	struct vm *v = calloc(1, sizeof(*v));
 
@@ -337,8 +338,10 @@ void vm_update(struct vm *v, const struct ipc_vm *cfg, uint64_t now_us)
 	bool moved = strcmp(v->cfg.channel, cfg->channel) != 0;
 	bool mode_changed = v->cfg.mode != cfg->mode;
 
-	if (moved || cfg->mode == VM_MODE_OFF)
+	if (moved || cfg->mode == VM_MODE_OFF) {
+		act_release(v);
 		peer_close(&v->peer, BYE_EXIT, "configuration changed");
+	}
 	if (strcmp(v->cfg.qmp, cfg->qmp) != 0 || cfg->mode == VM_MODE_OFF)
 		vm_qmp_close(v);
 	configure(v, cfg);
@@ -355,6 +358,7 @@ void vm_free(struct vm *v)
 	if (!v)
 		return;
 	job_abandon(v->job);
+	act_release(v);
 	peer_close(&v->peer, BYE_EXIT, "this VM is served no more");
 	vm_qmp_close(v);
 	history_free(&v->history);

@@ -78,8 +78,7 @@ struct vm {
 /**
  * vm_new() - from what the broker said; connects at the next vm_tick()
  */
-struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg,
-		  uint64_t now_us);
+struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg, uint64_t now_us);
 
 /**
  * vm_update() - changed configuration of the same VM

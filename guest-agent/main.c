@@ -5,7 +5,7 @@
 #include "agent.h"
 #include "log.h"
 #include "once.h"
-#include "options.h"
+#include "cmdline.h"
 #include "util.h"
 
 static int exit_code(int r)
@@ -26,7 +26,7 @@ static int once(struct agent *a)
 	return 0;
 }
 
-static int serve(const struct options *o)
+static int serve(const struct cmdline *o)
 {
 	static struct agent agent; /* too big for a stack */
 	int r = agent_open(&agent, &o->agent);
@@ -41,10 +41,10 @@ static int serve(const struct options *o)
 int main(int argc, char **argv)
 {
 	char what[CONF_WHAT_MAX];
-	struct options o;
+	struct cmdline o;
 
 	log_setup("vmdefrag-agent", LOG_LEVEL_INFO);
-	if (options_parse(argc, argv, &o, what) < 0) {
+	if (cmdline_parse(argc, argv, &o, what) < 0) {
 		log_err("%s", what);
 		return EXIT_CODE_USAGE;
 	}
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 
 	switch (o.command) {
 	case COMMAND_HELP:
-		options_help(stdout);
+		cmdline_help(stdout);
 		return EXIT_CODE_OK;
 	case COMMAND_VERSION:
 		puts("vmdefrag-agent " VMDEFRAG_VERSION);

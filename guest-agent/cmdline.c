@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "options.h"
+#include "cmdline.h"
 #include "util.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/vmdefrag/agent.conf"
@@ -40,7 +40,7 @@ static const struct option long_options[] = {
 	{0},
 };
 
-void options_help(FILE *f)
+void cmdline_help(FILE *f)
 {
 	fputs("Usage: vmdefrag-agent [OPTION...]\n"
 	      "Defragments the memory of this guest as its host asks, within "
@@ -86,14 +86,14 @@ static int unknown_option(char **argv, char *what)
 	return -EINVAL;
 }
 
-static int set(struct options *o, const char *key, const char *value,
+static int set(struct cmdline *o, const char *key, const char *value,
 	       char *what)
 {
 	return conf_set(&config_table, &o->agent.cfg, CONFIG_SECTION, key,
 			value, what);
 }
 
-static int take_option(struct options *o, int id, const char *arg, char *what)
+static int take_option(struct cmdline *o, int id, const char *arg, char *what)
 {
 	switch ((enum option_id)id) {
 	case OPT_CONFIG:
@@ -181,10 +181,10 @@ static int load_config(const struct first_pass *fp, struct config *cfg,
 	return 0;
 }
 
-int options_parse(int argc, char **argv, struct options *ret_options,
+int cmdline_parse(int argc, char **argv, struct cmdline *ret_cmdline,
 		  char *what)
 {
-	struct options o = {
+	struct cmdline o = {
 		.agent = {.proc_path = "/proc", .sys_path = "/sys"},
 	};
 	struct first_pass fp;
@@ -202,6 +202,6 @@ int options_parse(int argc, char **argv, struct options *ret_options,
 		r = config_validate(&o.agent.cfg, what);
 	if (r < 0)
 		return r;
-	*ret_options = o;
+	*ret_cmdline = o;
 	return 0;
 }
