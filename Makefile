@@ -108,7 +108,15 @@ $(call unit_bin,$(UNIT_AGENT)): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o \
 		$(AGENT_ARCHIVES)
 	$(call link,,-lcmocka $(AGENT_LIBS))
 
-# Each fuzz target is also a plain program that reads its corpus.
+# Each fuzz target is also a plain program that reads its corpus. Those named
+# agent_* get the agent's parts.
+FUZZ_AGENT_SRC := $(wildcard tests/fuzz/agent_*.c)
+$(call obj,$(FUZZ_AGENT_SRC)): CPPFLAGS += -Iguest-agent
+FUZZ_AGENT_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,\
+	$(FUZZ_AGENT_SRC))
+$(FUZZ_AGENT_BIN): $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o \
+		$(BUILD)/obj/tests/fuzz/corpus_main.o $(AGENT_ARCHIVES)
+	$(call link,,$(AGENT_LIBS))
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(FUZZ_SRC))
 $(FUZZ_BIN): $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o \
@@ -130,7 +138,7 @@ $(LAB_BIN): $(BUILD)/lab/%: tests/lab/guest/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 -g -Wall -Wextra -static -o $@ $<
 
-test-programs: $(PROGRAMS) $(UNIT_BIN) $(FUZZ_BIN) $(PROBE_BIN) $(LAB_BIN)
+test-programs: $(PROGRAMS) $(UNIT_BIN) $(FUZZ_BIN) $(FUZZ_AGENT_BIN) $(PROBE_BIN) $(LAB_BIN)
 
 deps:
 	$(Q)tests/deps
