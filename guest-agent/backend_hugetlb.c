@@ -15,7 +15,8 @@
  * It grows in steps, each one write(2) by a child: any signal ends a write
  * early, and from 6.12 on a pool shows its new pages only when one is over.
  * Between two steps the size is compared with what we wrote: one that is
- * neither is somebody else's from then on, ours with it.
+ * neither is somebody else's from then on, ours with it. (One between the
+ * size before the step and that asked for may be what the kernel could do.)
  *
  * Shrinking never takes a page from a user: pages in use, and those that a
  * mapping has reserved, become surplus ones, which the kernel frees with
@@ -50,6 +51,7 @@
  */
 #define STEP_MIN 4u
 #define STEP_MAX 64u
+#define STEP_ALL 16u
 
 /* What compaction itself wants free, in blocks: twice the order, and as much
  * for those who allocate meanwhile. */
@@ -82,8 +84,7 @@ static uint64_t step_pages(const struct job *j)
 			j->order;
 	uint64_t step = CLAMP(missing / 8, STEP_MIN, STEP_MAX);
 
-	if (!j->all)
-		step = MIN(step, missing);
+	step = j->all ? STEP_ALL : MIN(step, missing);
 	return MIN(free_blocks + step, room);
 }
 

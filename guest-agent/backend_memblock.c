@@ -23,8 +23,12 @@
  * The node must have the moves' size free elsewhere, twice, above its high
  * watermark.
  *
- * A signal ends the kernel's attempt (EINTR), and it retries without end
- * otherwise: a pinned page would keep it busy for ever. So each has its time.
+ * A signal ends the kernel's attempt (EINTR) once it has tried each page of
+ * the block, and it retries without end otherwise: a pinned page would keep it
+ * busy for ever. So each has its time. Where the last block that is needed has
+ * just been emptied, and its free blocks show in buddyinfo, the action is at
+ * its target and ends it then: the block stays online, and as empty.
+ *
  * A block that was taken is always brought back, by another child; should the
  * agent die, by the next start, which finds it in the journal.
  */
