@@ -80,8 +80,8 @@ static uint64_t step_pages(const struct job *j)
 	uint64_t free_blocks = j->blocks - MIN(j->blocks, hugetlb_held(j));
 	uint64_t missing = j->target_blocks - MIN(j->target_blocks, j->blocks);
 	uint64_t floor_pages = j->high_pages + (FLOOR_BLOCKS << j->order);
-	uint64_t room = (j->free_pages - MIN(j->free_pages, floor_pages)) >>
-			j->order;
+	uint64_t room =
+		(j->free_pages - MIN(j->free_pages, floor_pages)) >> j->order;
 	uint64_t step = CLAMP(missing / 8, STEP_MIN, STEP_MAX);
 
 	step = j->all ? STEP_ALL : MIN(step, missing);
@@ -198,8 +198,7 @@ static int lose(struct job *j, uint64_t pages)
 	struct hugetlb_job *h = &j->hugetlb;
 
 	log_notice("Pool of %" PRIu32 " KiB pages on node %u was changed by "
-		   "somebody else from %" PRIu64 " to %" PRIu64
-		   ": left alone",
+		   "somebody else from %" PRIu64 " to %" PRIu64 ": left alone",
 		   h->kib, j->node, h->ours, pages);
 	h->foreign = true;
 	loans_end_pool(j->loans, j->node, h->kib);

@@ -183,8 +183,7 @@ static bool fits(const struct job *j, uint32_t number, uint8_t *ret_zone)
 	if (memblock_read(j->sys_fd, number, &block) < 0)
 		return false;
 	zone = memblock_only_zone(&block);
-	if (zone < 0 ||
-	    memblock_on_nodes(j->sys_fd, number, &node) != 1 ||
+	if (zone < 0 || memblock_on_nodes(j->sys_fd, number, &node) != 1 ||
 	    node != j->node)
 		return false;
 	if (zone < ZONE_KIND_NORMAL &&
@@ -204,8 +203,8 @@ static uint64_t gain_of(const struct memblock_map *m, const struct candidate *c)
 /* Room for its pages elsewhere, twice. */
 static bool has_room(const struct job *j, const struct candidate *c)
 {
-	return j->free_pages > j->high_pages + c->free_pages +
-				       2 * (uint64_t)c->movable;
+	return j->free_pages >
+	       j->high_pages + c->free_pages + 2 * (uint64_t)c->movable;
 }
 
 /* Fewest moves for each block gained; a sticky page counts fourfold. */
@@ -382,8 +381,7 @@ static int memblock_step(struct job *j)
 		return scan(j);
 	if (b->stage == MEMBLOCK_CHOOSE)
 		return next(j);
-	if (b->stage == MEMBLOCK_TAKE &&
-	    j->now_us - b->taken_us > TAKE_MAX_US)
+	if (b->stage == MEMBLOCK_TAKE && j->now_us - b->taken_us > TAKE_MAX_US)
 		writer_kill(&b->writer);
 	r = writer_step(&b->writer);
 	if (!r)

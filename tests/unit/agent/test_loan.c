@@ -112,8 +112,7 @@ static void take_and_end(void **state)
 	assert_int_equal(loans_take_pool(&w->l, 0, 2048, 100, 180), 0);
 	assert_int_equal(loans_take_pool(&w->l, 0, 2048, 150, 180), -EAGAIN);
 	assert_int_equal(loans_take_block(&w->l, 9, ZONE_KIND_NORMAL), 0);
-	assert_int_equal(loans_take_block(&w->l, 9, ZONE_KIND_NORMAL),
-			 -EAGAIN);
+	assert_int_equal(loans_take_block(&w->l, 9, ZONE_KIND_NORMAL), -EAGAIN);
 	assert_true(loans_any(&w->l) && journal_exists(w));
 	loans_end_pool(&w->l, 0, 2048);
 	assert_true(loans_any(&w->l) && journal_exists(w));
@@ -127,8 +126,7 @@ static void no_journal_no_loan(void **state)
 
 	w->k.journal.dir_fd = -1;
 	assert_int_equal(loans_take_pool(&w->l, 0, 2048, 100, 150), -ENOENT);
-	assert_int_equal(loans_take_block(&w->l, 9, ZONE_KIND_NORMAL),
-			 -ENOENT);
+	assert_int_equal(loans_take_block(&w->l, 9, ZONE_KIND_NORMAL), -ENOENT);
 	assert_false(loans_any(&w->l));
 	w->k.journal.dir_fd = w->run_fd;
 	w->l.observe = true;
@@ -161,8 +159,10 @@ static void pools_found(void **state)
 		const char *found, *surplus;
 		uint64_t want;
 	} cases[] = {
-		{"100\n", "0\n", 100}, {"101\n", "0\n", 100},
-		{"180\n", "0\n", 100}, {"181\n", "0\n", 181},
+		{"100\n", "0\n", 100},
+		{"101\n", "0\n", 100},
+		{"180\n", "0\n", 100},
+		{"181\n", "0\n", 181},
 		{"099\n", "0\n", 99},
 		/* in use, and on its way out already */
 		{"130\n", "30\n", 100},
@@ -206,8 +206,7 @@ static void blocks_found(void **state)
 		put(w, BLOCK "valid_zones", cases[i].zones);
 		(void)restart(w, BOOT_A);
 		assert_int_equal(strncmp(testdir_read(&w->dir, BLOCK "state"),
-					 cases[i].want,
-					 strlen(cases[i].want)),
+					 cases[i].want, strlen(cases[i].want)),
 				 0);
 		/* a plain file does not turn "online_kernel" into "online" */
 		loans_end_block(&w->l, 9);
