@@ -38,7 +38,7 @@ enum hugetlb_stage {
 struct hugetlb_job {
 	struct writer writer;
 	enum hugetlb_stage stage;
-	uint32_t kib; /* of a huge page */
+	uint32_t kib;		 /* of a huge page */
 	uint64_t original, ours; /* sizes: as found, as last asked for */
 	uint64_t now;		 /* as last seen */
 	bool holds_knob;
@@ -48,10 +48,10 @@ struct hugetlb_job {
 };
 
 enum memblock_stage {
-	MEMBLOCK_SCAN,	  /* reading kpageflags */
-	MEMBLOCK_CHOOSE,  /* with fresh figures */
-	MEMBLOCK_TAKE,	  /* the child takes a block offline */
-	MEMBLOCK_RETURN,  /* the child brings it back */
+	MEMBLOCK_SCAN,	 /* reading kpageflags */
+	MEMBLOCK_CHOOSE, /* with fresh figures */
+	MEMBLOCK_TAKE,	 /* the child takes a block offline */
+	MEMBLOCK_RETURN, /* the child brings it back */
 };
 
 struct memblock_map; /* backend_memblock.c */

@@ -15,7 +15,8 @@
  * It grows in steps, each one write(2) by a child: any signal ends a write
  * early, and from 6.12 on a pool shows its new pages only when one is over.
  * Between two steps the size is compared with what we wrote: one that is
- * neither is somebody else's from then on, ours with it.
+ * neither is somebody else's from then on, ours with it. (One between the
+ * size before the step and that asked for may be what the kernel could do.)
  *
  * Shrinking never takes a page from a user: pages in use, and those that a
  * mapping has reserved, become surplus ones, which the kernel frees with
@@ -50,6 +51,7 @@
  */
 #define STEP_MIN 4u
 #define STEP_MAX 64u
+#define STEP_ALL 16u
 
 /* What compaction itself wants free, in blocks: twice the order, and as much
  * for those who allocate meanwhile. */
@@ -78,12 +80,11 @@ static uint64_t step_pages(const struct job *j)
 	uint64_t free_blocks = j->blocks - MIN(j->blocks, hugetlb_held(j));
 	uint64_t missing = j->target_blocks - MIN(j->target_blocks, j->blocks);
 	uint64_t floor_pages = j->high_pages + (FLOOR_BLOCKS << j->order);
-	uint64_t room = (j->free_pages - MIN(j->free_pages, floor_pages)) >>
-			j->order;
+	uint64_t room =
+		(j->free_pages - MIN(j->free_pages, floor_pages)) >> j->order;
 	uint64_t step = CLAMP(missing / 8, STEP_MIN, STEP_MAX);
 
-	if (!j->all)
-		step = MIN(step, missing);
+	step = j->all ? STEP_ALL : MIN(step, missing);
 	return MIN(free_blocks + step, room);
 }
 
@@ -197,8 +198,7 @@ static int lose(struct job *j, uint64_t pages)
 	struct hugetlb_job *h = &j->hugetlb;
 
 	log_notice("Pool of %" PRIu32 " KiB pages on node %u was changed by "
-		   "somebody else from %" PRIu64 " to %" PRIu64
-		   ": left alone",
+		   "somebody else from %" PRIu64 " to %" PRIu64 ": left alone",
 		   h->kib, j->node, h->ours, pages);
 	h->foreign = true;
 	loans_end_pool(j->loans, j->node, h->kib);

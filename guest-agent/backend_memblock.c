@@ -23,8 +23,12 @@
  * The node must have the moves' size free elsewhere, twice, above its high
  * watermark.
  *
- * A signal ends the kernel's attempt (EINTR), and it retries without end
- * otherwise: a pinned page would keep it busy for ever. So each has its time.
+ * A signal ends the kernel's attempt (EINTR) once it has tried each page of
+ * the block, and it retries without end otherwise: a pinned page would keep it
+ * busy for ever. So each has its time. Where the last block that is needed has
+ * just been emptied, and its free blocks show in buddyinfo, the action is at
+ * its target and ends it then: the block stays online, and as empty.
+ *
  * A block that was taken is always brought back, by another child; should the
  * agent die, by the next start, which finds it in the journal.
  */
@@ -179,8 +183,7 @@ static bool fits(const struct job *j, uint32_t number, uint8_t *ret_zone)
 	if (memblock_read(j->sys_fd, number, &block) < 0)
 		return false;
 	zone = memblock_only_zone(&block);
-	if (zone < 0 ||
-	    memblock_on_nodes(j->sys_fd, number, &node) != 1 ||
+	if (zone < 0 || memblock_on_nodes(j->sys_fd, number, &node) != 1 ||
 	    node != j->node)
 		return false;
 	if (zone < ZONE_KIND_NORMAL &&
@@ -200,8 +203,8 @@ static uint64_t gain_of(const struct memblock_map *m, const struct candidate *c)
 /* Room for its pages elsewhere, twice. */
 static bool has_room(const struct job *j, const struct candidate *c)
 {
-	return j->free_pages > j->high_pages + c->free_pages +
-				       2 * (uint64_t)c->movable;
+	return j->free_pages >
+	       j->high_pages + c->free_pages + 2 * (uint64_t)c->movable;
 }
 
 /* Fewest moves for each block gained; a sticky page counts fourfold. */
@@ -378,8 +381,7 @@ static int memblock_step(struct job *j)
 		return scan(j);
 	if (b->stage == MEMBLOCK_CHOOSE)
 		return next(j);
-	if (b->stage == MEMBLOCK_TAKE &&
-	    j->now_us - b->taken_us > TAKE_MAX_US)
+	if (b->stage == MEMBLOCK_TAKE && j->now_us - b->taken_us > TAKE_MAX_US)
 		writer_kill(&b->writer);
 	r = writer_step(&b->writer);
 	if (!r)

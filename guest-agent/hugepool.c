@@ -74,8 +74,8 @@ int hugepool_probe(int sys_fd, unsigned int node)
 	DIR *dir;
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "devices/system/node/node%u/hugepages",
-		       node);
+	(void)snprintf(path, sizeof(path),
+		       "devices/system/node/node%u/hugepages", node);
 	fd = openat(sys_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;

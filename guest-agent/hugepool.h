@@ -37,8 +37,7 @@ int hugepool_read(int sys_fd, const struct hugepool *p,
 /**
  * hugepool_size_path() - the file whose writing resizes it
  */
-void hugepool_size_path(const struct hugepool *p,
-			char path[HUGEPOOL_PATH_MAX]);
+void hugepool_size_path(const struct hugepool *p, char path[HUGEPOOL_PATH_MAX]);
 
 /**
  * hugepool_write() - resize it, in this process

@@ -182,7 +182,8 @@ static int restore_pool(struct loans *l, const struct journal_pool *e)
 	if (r < 0)
 		return r;
 	if (now.pages < e->original_pages || now.pages > e->ours_pages) {
-		log_notice("Pool of %" PRIu32 " KiB pages on node %u has %" PRIu64
+		log_notice("Pool of %" PRIu32
+			   " KiB pages on node %u has %" PRIu64
 			   ", neither ours nor as found: left alone",
 			   e->kib, e->node, now.pages);
 		return 0;
@@ -196,7 +197,8 @@ static int restore_pool(struct loans *l, const struct journal_pool *e)
 	if (r < 0)
 		return r;
 	instant(l, LOAN_AFTER_PUT_BACK);
-	log_info("Pool of %" PRIu32 " KiB pages on node %u put back to %" PRIu64,
+	log_info("Pool of %" PRIu32
+		 " KiB pages on node %u put back to %" PRIu64,
 		 e->kib, e->node, e->original_pages);
 	return 0;
 }
@@ -253,8 +255,9 @@ static void say_trouble(struct loans *l, const char *what, unsigned int which,
 	unsigned int suppressed;
 
 	if (log_limit_pass(&l->trouble, now_us, &suppressed))
-		(void)log_err_errno(r, "Failed to put back %s %u; will try "
-				       "again",
+		(void)log_err_errno(r,
+				    "Failed to put back %s %u; will try "
+				    "again",
 				    what, which);
 }
 
@@ -285,8 +288,8 @@ int loans_restore_all(struct loans *l, uint64_t now_us)
 			memset(e, 0, sizeof(*e));
 			news = true;
 		} else if (e->used) {
-			say_trouble(l, "the huge page pool of node", e->node,
-				    r, now_us);
+			say_trouble(l, "the huge page pool of node", e->node, r,
+				    now_us);
 			first = first ? first : r;
 		}
 	}

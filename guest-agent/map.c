@@ -155,8 +155,8 @@ static int print(const struct map *m, const struct msg_hello *caps,
 	int r;
 
 	for (unsigned int i = 0; i < m->nr; i++)
-		json_array_append_new(list, zone_json(&m->zone[i], buddy,
-						      caps->nr_orders));
+		json_array_append_new(
+			list, zone_json(&m->zone[i], buddy, caps->nr_orders));
 	root = json_pack("{s:I, s:i, s:I, s:I, s:o}", "page_size_bytes",
 			 (json_int_t)caps->page_size, "pageblock_order",
 			 caps->pageblock_order, "kpageflags_words",

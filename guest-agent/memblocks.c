@@ -114,8 +114,8 @@ int memblock_read(int sys_fd, uint32_t number, struct memblock *ret_block)
 	if (r < 0)
 		return r;
 	b.state = state_of(text);
-	(void)snprintf(path, sizeof(path), DIR_PATH "/memory%" PRIu32
-					   "/valid_zones", number);
+	(void)snprintf(path, sizeof(path),
+		       DIR_PATH "/memory%" PRIu32 "/valid_zones", number);
 	r = read_word(sys_fd, path, text, sizeof(text));
 	if (r < 0)
 		return r;

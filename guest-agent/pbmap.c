@@ -13,10 +13,10 @@
 #define COMPOUND_BITS (BIT(KPF_COMPOUND_HEAD) | BIT(KPF_COMPOUND_TAIL))
 
 static const char *const class_names[] = {
-	[PAGE_FREE] = "free",	      [PAGE_MOVABLE] = "movable",
-	[PAGE_HUGETLB] = "hugetlb",   [PAGE_UNMOVABLE] = "unmovable",
-	[PAGE_UNKNOWN] = "unknown",   [PAGE_RESERVED] = "reserved",
-	[PAGE_OFFLINE] = "offline",   [PAGE_POISONED] = "poisoned",
+	[PAGE_FREE] = "free",	    [PAGE_MOVABLE] = "movable",
+	[PAGE_HUGETLB] = "hugetlb", [PAGE_UNMOVABLE] = "unmovable",
+	[PAGE_UNKNOWN] = "unknown", [PAGE_RESERVED] = "reserved",
+	[PAGE_OFFLINE] = "offline", [PAGE_POISONED] = "poisoned",
 	[PAGE_HOLE] = "hole",
 };
 static_assert(ARRAY_SIZE(class_names) == PAGE_CLASS_COUNT,

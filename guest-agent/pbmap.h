@@ -65,15 +65,15 @@ enum kpf {
 };
 
 enum page_class {
-	PAGE_FREE,	 /* in the buddy allocator */
-	PAGE_MOVABLE,	 /* on an LRU, anonymous or mapped */
-	PAGE_HUGETLB,	 /* of a hugetlb pool, in use or not */
-	PAGE_UNMOVABLE,	 /* slab, page tables, kernel's compound pages */
-	PAGE_UNKNOWN,	 /* a kernel's private page, or on a per-CPU list */
-	PAGE_RESERVED,	 /* the kernel's since boot */
-	PAGE_OFFLINE,	 /* taken by a balloon or virtio-mem */
-	PAGE_POISONED,	 /* broken memory */
-	PAGE_HOLE,	 /* no memory */
+	PAGE_FREE,	/* in the buddy allocator */
+	PAGE_MOVABLE,	/* on an LRU, anonymous or mapped */
+	PAGE_HUGETLB,	/* of a hugetlb pool, in use or not */
+	PAGE_UNMOVABLE, /* slab, page tables, kernel's compound pages */
+	PAGE_UNKNOWN,	/* a kernel's private page, or on a per-CPU list */
+	PAGE_RESERVED,	/* the kernel's since boot */
+	PAGE_OFFLINE,	/* taken by a balloon or virtio-mem */
+	PAGE_POISONED,	/* broken memory */
+	PAGE_HOLE,	/* no memory */
 	PAGE_CLASS_COUNT
 };
 
@@ -135,8 +135,8 @@ struct pageblock_sum {
 	uint64_t thp_pages, sticky_pages;
 	uint64_t free_blocks[PROTO_ORDERS_MAX], folios[PROTO_ORDERS_MAX];
 	/* pageblocks by what they hold */
-	uint64_t blocks_free;	  /* nothing but free pages */
-	uint64_t blocks_clean;	  /* free and movable pages only */
+	uint64_t blocks_free;	   /* nothing but free pages */
+	uint64_t blocks_clean;	   /* free and movable pages only */
 	uint64_t blocks_unmovable; /* with anything that cannot be moved */
 };
 

@@ -51,9 +51,9 @@ static ssize_t read_window(struct pbscan *s, size_t nr_words)
 	size_t want = nr_words * sizeof(*s->window), got = 0;
 
 	while (got < want) {
-		ssize_t n = pread(s->fd, (char *)s->window + got, want - got,
-				  (off_t)(s->next_pfn * sizeof(*s->window) +
-					  got));
+		ssize_t n =
+			pread(s->fd, (char *)s->window + got, want - got,
+			      (off_t)(s->next_pfn * sizeof(*s->window) + got));
 
 		if (n < 0 && errno == EINTR)
 			continue;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""io_uring refused, and what a guest lacks: both are said, and service goes on.
+"""io_uring refused, and what a guest lacks: said, and service goes on.
 
 The agent is the real one on a copy of a guest's /proc and /sys; a relay
 stands for virtio-serial between it and the daemon.
@@ -89,7 +89,8 @@ def _(w):
         works(d, guest)
 
 
-@suite.case("io_uring refused though asked for: said in words, core tried again")
+@suite.case("io_uring refused though asked for: said in words, core tried "
+            "again")
 def _(w):
     with contextlib.ExitStack() as stack:
         d = Refused(args=["--loop", "uring"])
@@ -114,7 +115,7 @@ def _(w):
 # ------------------------------------------------------- what a guest lacks
 
 class Relay:
-    """Two listening sockets, joined: virtio-serial, as far as both can tell."""
+    """Two listening sockets, joined, in the place of virtio-serial."""
 
     def __init__(self, a, b):
         self.ends = [Listener(a), Listener(b)]

@@ -14,7 +14,7 @@
 #include "procfs.h"
 #include "util.h"
 
-#define ORDER_MAX 9u
+#define ORDER_MAX  9u
 #define BLOCKS_MAX 512u
 
 static void check(int condition)

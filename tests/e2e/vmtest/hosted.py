@@ -11,6 +11,7 @@ from vmlab.guest import Guest                           # noqa: E402
 
 from . import wire                                      # noqa: E402
 from .fakes import FakeHost                             # noqa: E402
+from .tap import Failed                                 # noqa: E402
 
 BACKENDS = ("auto", "compact", "fault", "hugetlb", "memblock", "proactive",
             "kmod")
@@ -41,8 +42,11 @@ class Hosted(FakeHost):
         end = time.monotonic() + timeout
         while True:
             try:
-                return super().open(**keywords)
-            except Exception:
+                # a SYNC that came before the agent is lost
+                self.sync(timeout=3)
+                self.welcome(**keywords)
+                return self.report(timeout=5)
+            except Failed:
                 if time.monotonic() > end:
                     raise
 

@@ -72,8 +72,7 @@ static void fill(uint64_t *words, unsigned int from, unsigned int n,
 		words[i] = word;
 }
 
-static void expect_free(const struct pageblock *b,
-			const uint32_t want[5])
+static void expect_free(const struct pageblock *b, const uint32_t want[5])
 {
 	for (unsigned int o = 0; o < 5; o++)
 		assert_int_equal(b->free_blocks[o], want[o]);
@@ -227,16 +226,15 @@ static void large_pageblocks(void **state)
 	assert_int_equal(b.pages[PAGE_FREE], 16);
 }
 
-static const char iomem[] =
-	"00000000-00000fff : Reserved\n"
-	"00001000-0009fbff : System RAM\n"
-	"0009fc00-0009ffff : Reserved\n"
-	"00100000-7ffdffff : System RAM\n"
-	"  01000000-01ffffff : Kernel code\n"
-	"100000000-13fffffff : System RAM\n"
-	"140000000-1bfffffff : virtio0\n"
-	"  140000000-147ffffff : System RAM (virtio_mem)\n"
-	"  148000000-14fffffff : System RAM (virtio_mem)\n";
+static const char iomem[] = "00000000-00000fff : Reserved\n"
+			    "00001000-0009fbff : System RAM\n"
+			    "0009fc00-0009ffff : Reserved\n"
+			    "00100000-7ffdffff : System RAM\n"
+			    "  01000000-01ffffff : Kernel code\n"
+			    "100000000-13fffffff : System RAM\n"
+			    "140000000-1bfffffff : virtio0\n"
+			    "  140000000-147ffffff : System RAM (virtio_mem)\n"
+			    "  148000000-14fffffff : System RAM (virtio_mem)\n";
 
 static const char zoneinfo[] =
 	"Node 0, zone      DMA\n  pages free     3840\n        spanned  4095\n"
@@ -276,14 +274,14 @@ static void layout(void **state)
 	assert_int_equal(memlayout_zone_of(&l, 0x100000, &s), 1);
 	assert_int_equal(s.kind, ZONE_KIND_NORMAL);
 	assert_int_equal(memlayout_zone_of(&l, 0x150001, &s), 0);
-	assert_true(memlayout_at_edge(&l, 0, ZONE_KIND_NORMAL, 0x100000,
-				      0x108000));
-	assert_true(memlayout_at_edge(&l, 0, ZONE_KIND_NORMAL, 0x138000,
-				      0x140000));
-	assert_false(memlayout_at_edge(&l, 0, ZONE_KIND_NORMAL, 0x108000,
-				       0x110000));
-	assert_true(memlayout_at_edge(&l, 1, ZONE_KIND_NORMAL, 0x108000,
-				      0x110000));
+	assert_true(
+		memlayout_at_edge(&l, 0, ZONE_KIND_NORMAL, 0x100000, 0x108000));
+	assert_true(
+		memlayout_at_edge(&l, 0, ZONE_KIND_NORMAL, 0x138000, 0x140000));
+	assert_false(
+		memlayout_at_edge(&l, 0, ZONE_KIND_NORMAL, 0x108000, 0x110000));
+	assert_true(
+		memlayout_at_edge(&l, 1, ZONE_KIND_NORMAL, 0x108000, 0x110000));
 }
 
 /* Without CAP_SYS_ADMIN all addresses are zero. */
