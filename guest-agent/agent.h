@@ -37,6 +37,8 @@ struct agent {
 	struct knobs knobs;
 	struct budget budget;
 	struct action action;
+	struct backend_memory memory;
+	struct gains gains;
 	struct session session;
 	uint64_t last_action_id;
 

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "knob.h"
+#include "limits.h"
 #include "proto.h"
 
 /* What the compact backend keeps in a job. */
@@ -25,18 +26,62 @@ struct compact_job {
 	bool killed;
 };
 
+/* What the fault backend keeps in a job. */
+struct fault_job {
+	struct fault_share *share; /* with the child */
+	pid_t pid;		   /* 0: none */
+	unsigned int passes;
+	uint64_t pass_until_us; /* switches must be set by then */
+	uint64_t reaped_cpu_us;
+	/* of the passes that ended */
+	uint64_t stalls, stall_us;
+	bool collapse; /* by MADV_COLLAPSE, which asks no switch */
+	bool killed;
+};
+
+/* What the proactive backend keeps in a job. */
+struct proactive_job {
+	pid_t kcompactd;
+	uint64_t base_cpu_us; /* its CPU time at the start */
+	uint64_t busy_cpu_us; /* and when it was last seen at work */
+	uint64_t busy_us;
+	bool below_start; /* starts only where the kernel has no floor */
+	bool cancelled, idle_once;
+};
+
+/* What backends learn about the kernel; the agent keeps it. */
+struct backend_memory {
+	/* no proactive run starts at this score or below, seen so */
+	uint8_t proactive_floor_pct;
+};
+
 struct job {
 	int sys_fd;
 	struct knobs *knobs;
+	const struct msg_hello *caps;
+	struct backend_memory *memory;
+	uint64_t now_us; /* of this step */
 	uint8_t node, order;
 	enum urgency urgency;
 	bool all;		/* as many as can be had */
 	uint64_t target_blocks; /* free ones of the order, in all */
 	uint64_t start_pages;	/* free at the start */
+	uint64_t start_blocks;	/* free ones of the order, at the start */
+	uint64_t floor_pages;	/* below that no free memory may be taken */
+	unsigned int score_pct; /* of the node, at the start */
 	uint64_t blocks;	/* free now; the action keeps it fresh */
 	union {
 		struct compact_job compact;
+		struct fault_job fault;
+		struct proactive_job proactive;
 	};
+};
+
+/* What a backend did itself, of what guest-wide figures show. */
+struct job_own {
+	uint64_t held_blocks; /* of the order: free as soon as it ends */
+	uint64_t allocstall;
+	uint64_t stall_us; /* that PSI counts */
 };
 
 struct backend_ops {
@@ -55,9 +100,19 @@ struct backend_ops {
 	void (*finish)(struct job *j, uint64_t now_us);
 	/* CPU time so far. */
 	uint64_t (*cpu_us)(const struct job *j);
+
+	/* The rest is optional. */
+
+	/* Why it cannot do this job, if so; before start. */
+	struct verdict (*admit)(const struct job *j);
+	/* A limit of its own that is reached, if any. */
+	struct verdict (*check)(const struct job *j, const struct progress *p);
+	void (*own)(const struct job *j, struct job_own *ret_own);
 };
 
 extern const struct backend_ops backend_compact;
+extern const struct backend_ops backend_fault;
+extern const struct backend_ops backend_proactive;
 
 /**
  * backend_get() - the implementation
@@ -65,11 +120,5 @@ extern const struct backend_ops backend_compact;
  * Return: NULL where this build has none.
  */
 const struct backend_ops *backend_get(enum backend backend);
-
-/**
- * backend_choose() - which one BACKEND_AUTO stands for
- * @usable: bits of backends that can be used here
- */
-enum backend backend_choose(enum backend wanted, uint32_t usable);
 
 #endif

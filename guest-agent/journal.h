@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mthp.h"
 #include "proto.h"
 
 #define BOOT_ID_TEXT_SIZE 37
@@ -34,7 +35,7 @@ struct journal_entry {
 };
 
 struct journal_data {
-	struct journal_entry knob[KNOB_COUNT];
+	struct journal_entry knob[KNOB_ALL];
 };
 
 struct journal {

@@ -20,6 +20,8 @@ static struct action_env action_env(struct agent *a)
 		.sampler = &a->sampler,
 		.knobs = &a->knobs,
 		.budget = &a->budget,
+		.memory = &a->memory,
+		.gains = &a->gains,
 		.sys_fd = a->sys_fd,
 		.observe = a->observe,
 		.quiet = d->quiet,
