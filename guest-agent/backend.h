@@ -46,7 +46,8 @@ struct proactive_job {
 	uint64_t busy_cpu_us; /* and when it was last seen at work */
 	uint64_t busy_us;
 	bool below_start; /* starts only where the kernel has no floor */
-	bool cancelled, idle_once;
+	bool cancelled;
+	uint64_t cancelled_us;
 };
 
 /* What backends learn about the kernel; the agent keeps it. */

@@ -43,6 +43,7 @@
 
 #include "backend.h"
 #include "fault_child.h"
+#include "log.h"
 #include "mthp.h"
 #include "util.h"
 
@@ -54,9 +55,15 @@
 /* "defrag" may not be written more often than once a second */
 #define SWITCH_WAIT_US (2 * SEC_US)
 
-/* Direct reclaims, ours or not, that mean memory is short: more than what
- * the last few faults cost before the yield tells the same. */
-#define STALLS_MAX 32
+/*
+ * Direct reclaims that mean memory is short. A fault of a costly order that
+ * finds nothing counts as one of them though it reclaims nothing where enough
+ * is free, so there ours say no more than the yield does. Smaller orders
+ * retry for as long as reclaim gets anywhere, even to the out-of-memory
+ * killer: there ours count as well.
+ */
+#define STALLS_MAX   32
+#define COSTLY_ORDER 3 /* PAGE_ALLOC_COSTLY_ORDER, the same for ever */
 /* 16 MiB: as for scanned pages of other actions */
 #define RECLAIMED_MAX_PAGES 4096
 
@@ -121,6 +128,8 @@ static struct verdict fault_admit(const struct job *j)
 {
 	uint64_t room = j->start_pages - MIN(j->start_pages, j->floor_pages);
 
+	/* what is known of the switches may be a second old */
+	knobs_tick(j->knobs, j->now_us);
 	if (!is_pmd(j) && !(j->caps->mthp_orders >> j->order & 1))
 		return refusal(WHY_MISSING, "no folio size of this order here");
 	if (is_pmd(j) && !(size_serves(j) && defrag_serves(j)) &&
@@ -216,6 +225,10 @@ static void reaped(struct job *j, const struct rusage *ru)
 			    (uint64_t)ru->ru_utime.tv_usec +
 			    (uint64_t)ru->ru_stime.tv_sec * SEC_US +
 			    (uint64_t)ru->ru_stime.tv_usec;
+	log_info("Held %llu blocks of order %u, %llu faults fell back",
+		 (unsigned long long)atomic_load(&f->share->held_blocks),
+		 j->order,
+		 (unsigned long long)atomic_load(&f->share->failed_blocks));
 	f->stalls += atomic_load(&f->share->stalls);
 	f->stall_us += atomic_load(&f->share->stall_us);
 	atomic_store(&f->share->stalls, 0);
@@ -285,9 +298,25 @@ static uint64_t fault_cpu_us(const struct job *j)
 	       (uint64_t)ts.tv_nsec / 1000;
 }
 
+static void fault_own(const struct job *j, struct job_own *ret_own)
+{
+	const struct fault_job *f = &j->fault;
+
+	ret_own->held_blocks = atomic_load(&f->share->held_blocks);
+	ret_own->allocstall = f->stalls + atomic_load(&f->share->stalls);
+	ret_own->stall_us = f->stall_us + atomic_load(&f->share->stall_us);
+}
+
 static struct verdict fault_check(const struct job *j,
 				  const struct progress *p)
 {
+	struct job_own own;
+	uint64_t stalls;
+
+	fault_own(j, &own);
+	stalls = p->allocstalls;
+	if (j->order > COSTLY_ORDER)
+		stalls -= MIN(stalls, own.allocstall);
 	switch (atomic_load(&j->fault.share->end)) {
 	case FAULT_YIELD:
 		return refusal(WHY_EXHAUSTED, "too many faults fell back");
@@ -297,20 +326,11 @@ static struct verdict fault_check(const struct job *j,
 	default:
 		break;
 	}
-	if (p->allocstalls > STALLS_MAX)
+	if (stalls > STALLS_MAX)
 		return refusal(WHY_RECLAIM, "allocations stall for reclaim");
 	if (p->reclaimed_pages > RECLAIMED_MAX_PAGES)
 		return refusal(WHY_RECLAIM, "memory is being reclaimed");
 	return (struct verdict){0};
-}
-
-static void fault_own(const struct job *j, struct job_own *ret_own)
-{
-	const struct fault_job *f = &j->fault;
-
-	ret_own->held_blocks = atomic_load(&f->share->held_blocks);
-	ret_own->allocstall = f->stalls + atomic_load(&f->share->stalls);
-	ret_own->stall_us = f->stall_us + atomic_load(&f->share->stall_us);
 }
 
 const struct backend_ops backend_fault = {

@@ -16,7 +16,7 @@
  *
  * Which of the two formulas holds matters only for scores of 15 and below:
  * there an older kernel starts at no P, a newer one does. Above, a P that
- * starts the one starts the other. So no version is asked: below 15 we write
+ * starts the one starts the other. So no version is asked: up to 15 we write
  * 100 and look whether kcompactd begins to work. Where it does not, that is
  * remembered, and the next such request is refused.
  *
@@ -45,6 +45,10 @@
 /* what such looks cost at most; work costs all of a CPU */
 #define IDLE_CPU_US (5 * MSEC_US)
 
+/* It sees the new watermarks after a page block's work. What it does after
+ * this long is not for us any more. */
+#define LAST_BLOCK_US (200 * MSEC_US)
+
 static int proactive_probe(int sys_fd, unsigned int node)
 {
 	char path[64];
@@ -52,9 +56,7 @@ static int proactive_probe(int sys_fd, unsigned int node)
 	(void)sys_fd;
 	(void)snprintf(path, sizeof(path),
 		       "devices/system/node/node%u/compact", node);
-	/* /proc is not ours to see here: whether the knob is there is known
-	 * by then, and looked at in admit. A kernel that cannot compact has
-	 * neither. */
+	/* the caller knows whether the knob is there: this is not /proc */
 	return faccessat(sys_fd, path, F_OK, 0) < 0 ? -errno : 0;
 }
 
@@ -104,7 +106,7 @@ static int64_t choose_value(struct job *j)
 
 	j->proactive.below_start = j->score_pct <= OLD_FLOOR_PCT;
 	if (j->proactive.below_start)
-		return 100;
+		return knob(j)->current == 100 ? 99 : 100;
 	/* high < score by the formula that gives the higher one */
 	low = MIN(low, j->score_pct - OLD_GAP_PCT - 1);
 	/* a value that is there already would wake nobody */
@@ -199,8 +201,8 @@ static int proactive_step(struct job *j)
 	struct proactive_job *p = &j->proactive;
 
 	if (p->cancelled)
-		/* it sees the new watermarks within a page block's work */
-		return idle_for(j, 1, 0) || j->now_us - p->busy_us > IDLE_US;
+		return idle_for(j, 1, 0) ||
+		       j->now_us - p->cancelled_us > LAST_BLOCK_US;
 	if (knob(j)->foreign)
 		return -ECANCELED;
 	if (!knob(j)->managed) {
@@ -219,6 +221,7 @@ static int proactive_step(struct job *j)
 static void proactive_cancel(struct job *j)
 {
 	j->proactive.cancelled = true;
+	j->proactive.cancelled_us = j->now_us;
 	put_back(j);
 }
 

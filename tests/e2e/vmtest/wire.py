@@ -171,6 +171,20 @@ def decode_result(body):
     return {"id": ident, "status": status, "why": why, "text": words.decode()}
 
 
+RESULT_FIELDS = ("id", "status", "why", "backend", "node", "order", "asked",
+                 "before", "after", "free_before", "free_after", "migrated",
+                 "migrate_failed", "reclaimed", "migrate_scanned",
+                 "free_scanned", "allocstall", "pgscan_direct", "swapped_out",
+                 "refaults", "kpageflags_words", "cpu_us", "elapsed_us")
+
+
+def decode_result_all(body):
+    """Every field of a RESULT."""
+    values = struct.unpack_from("<QBBBBBIII14Q", body)
+    return {**dict(zip(RESULT_FIELDS, values)),
+            "text": decode_result(body)["text"]}
+
+
 def decode_report_knobs(body):
     at = struct.calcsize("<QQQBHHQQQB") + 8 * NR_CTRS
     valid, managed, foreign, n = struct.unpack_from("<IIIB", body, at)
