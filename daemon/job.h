@@ -32,7 +32,7 @@ struct job_event {
 
 struct job {
 	struct vm *vm;
-	void *client; /* the control socket's; NULL: it went away */
+	void *client;  /* the control socket's; NULL: it went away */
 	uint32_t want; /* further free blocks, or ACTION_BLOCKS_ALL */
 	uint32_t got;
 	uint8_t backend, order;
@@ -54,8 +54,8 @@ struct job {
  * last; or -errno.
  */
 int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
-	      uint8_t order, uint64_t time_us, uint64_t now_us, struct job **ret_job,
-	      const char **ret_why);
+	      uint8_t order, uint64_t time_us, uint64_t now_us,
+	      struct job **ret_job, const char **ret_why);
 
 /* The client is gone, or the VM is: cancel; no event is sent any more. */
 void job_abandon(struct job *j);

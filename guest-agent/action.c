@@ -374,8 +374,8 @@ static void result_outcome(const struct action *a, int error,
 	} else if (!a->verdict.stop || a->verdict.why == WHY_TARGET ||
 		   (reached && a->verdict.why == WHY_EXHAUSTED)) {
 		r->status = RESULT_DONE;
-		r->why = reached || a->verdict.stop ? WHY_TARGET
-						    : WHY_EXHAUSTED;
+		r->why =
+			reached || a->verdict.stop ? WHY_TARGET : WHY_EXHAUSTED;
 	} else {
 		r->status = a->verdict.why == WHY_EXHAUSTED ? RESULT_DONE
 							    : RESULT_STOPPED;

@@ -40,7 +40,7 @@ struct action {
 	uint64_t psi_base_us, psi_base_some_us, psi_base_own_us;
 	struct job_own own;
 	char choice[PROTO_TEXT_MAX + 1]; /* what auto chose, and why */
-	struct verdict verdict; /* why it was told to stop */
+	struct verdict verdict;		 /* why it was told to stop */
 	struct msg_result result;
 };
 

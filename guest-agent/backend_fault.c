@@ -50,7 +50,7 @@
 /* as for the compact backend */
 #define PCP_FRACTION_CAP 100000
 
-#define PASSES_MAX 4
+#define PASSES_MAX	 4
 
 /* "defrag" may not be written more often than once a second */
 #define SWITCH_WAIT_US (2 * SEC_US)
@@ -76,8 +76,8 @@ static bool can_collapse(void)
 static int fault_probe(int sys_fd, unsigned int node)
 {
 	(void)node;
-	return faccessat(sys_fd, "kernel/mm/transparent_hugepage/enabled",
-			 R_OK, 0) < 0
+	return faccessat(sys_fd, "kernel/mm/transparent_hugepage/enabled", R_OK,
+			 0) < 0
 		       ? -ENOENT
 		       : 0;
 }
@@ -176,6 +176,8 @@ static int begin_pass(struct job *j)
 		.background = j->urgency == URGENCY_BACKGROUND,
 		.target_blocks = j->target_blocks,
 		.floor_pages = j->floor_pages,
+		/* about: it only bounds work in vain */
+		.node_pages = j->caps->mem_pages / MAX(j->caps->nr_nodes, 1),
 		.parent = getpid(),
 	};
 	pid_t pid;
@@ -193,16 +195,15 @@ static int begin_pass(struct job *j)
 
 static int fault_start(struct job *j, uint64_t now_us)
 {
-	void *share = mmap(NULL, sizeof(*j->fault.share),
-			   PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			   -1, 0);
+	void *share =
+		mmap(NULL, sizeof(*j->fault.share), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (share == MAP_FAILED)
 		return -errno;
 	memset(&j->fault, 0, sizeof(j->fault));
 	j->fault.share = share;
-	j->fault.collapse =
-		is_pmd(j) && !(size_serves(j) && defrag_serves(j));
+	j->fault.collapse = is_pmd(j) && !(size_serves(j) && defrag_serves(j));
 	j->fault.pass_until_us = now_us + SWITCH_WAIT_US;
 	hold_switches(j);
 	return 0;
@@ -307,8 +308,7 @@ static void fault_own(const struct job *j, struct job_own *ret_own)
 	ret_own->stall_us = f->stall_us + atomic_load(&f->share->stall_us);
 }
 
-static struct verdict fault_check(const struct job *j,
-				  const struct progress *p)
+static struct verdict fault_check(const struct job *j, const struct progress *p)
 {
 	struct job_own own;
 	uint64_t stalls;

@@ -45,17 +45,17 @@
 /* what such looks cost at most; work costs all of a CPU */
 #define IDLE_CPU_US (5 * MSEC_US)
 
-/* It sees the new watermarks after a page block's work. What it does after
- * this long is not for us any more. */
-#define LAST_BLOCK_US (200 * MSEC_US)
+/* It sees the new watermarks after a page block's work, milliseconds, where it
+ * gets a CPU. What it does after this long is not for us any more. */
+#define LAST_BLOCK_US (1 * SEC_US)
 
 static int proactive_probe(int sys_fd, unsigned int node)
 {
 	char path[64];
 
 	(void)sys_fd;
-	(void)snprintf(path, sizeof(path),
-		       "devices/system/node/node%u/compact", node);
+	(void)snprintf(path, sizeof(path), "devices/system/node/node%u/compact",
+		       node);
 	/* the caller knows whether the knob is there: this is not /proc */
 	return faccessat(sys_fd, path, F_OK, 0) < 0 ? -errno : 0;
 }
@@ -182,13 +182,28 @@ static void proactive_finish(struct job *j, uint64_t now_us)
 	put_back(j);
 }
 
+/* Not just waiting for a CPU: its counters are only written when it is done. */
+static bool thread_sleeps(const struct job *j)
+{
+	char path[32], text[256];
+	const char *end;
+
+	(void)snprintf(path, sizeof(path), "%d/stat",
+		       (int)j->proactive.kcompactd);
+	if (read_text_at(j->knobs->proc_fd, path, text, sizeof(text)) <= 0)
+		return true;
+	/* "PID (NAME) STATE" */
+	end = strrchr(text, ')');
+	return !end || !strncmp(end, ") S", 3);
+}
+
 /* Has it done next to nothing since it was last seen at work? */
 static bool idle_for(struct job *j, uint64_t time_us, uint64_t cpu_us)
 {
 	struct proactive_job *p = &j->proactive;
 	uint64_t now_cpu_us = thread_cpu_us(j);
 
-	if (now_cpu_us - p->busy_cpu_us > cpu_us) {
+	if (now_cpu_us - p->busy_cpu_us > cpu_us || !thread_sleeps(j)) {
 		p->busy_cpu_us = now_cpu_us;
 		p->busy_us = j->now_us;
 		return false;
@@ -213,7 +228,7 @@ static int proactive_step(struct job *j)
 	}
 	if (!idle_for(j, IDLE_US, IDLE_CPU_US))
 		return 0;
-	if (p->below_start && p->busy_cpu_us == p->base_cpu_us)
+	if (p->below_start && p->busy_cpu_us - p->base_cpu_us <= IDLE_CPU_US)
 		j->memory->proactive_floor_pct = OLD_FLOOR_PCT;
 	return 1;
 }

@@ -108,11 +108,11 @@ static void say_cheapest(char *text, enum backend b, unsigned int nr,
 		(void)snprintf(text, PROTO_TEXT_MAX + 1,
 			       "auto: %s, alone can do this", backend_name(b));
 	else
-		(void)snprintf(text, PROTO_TEXT_MAX + 1,
-			       "auto: %s, cheapest of %u: %llu pages %llu us/MiB",
-			       backend_name(b), nr,
-			       (unsigned long long)g->work_pages,
-			       (unsigned long long)g->cpu_us);
+		(void)snprintf(
+			text, PROTO_TEXT_MAX + 1,
+			"auto: %s, cheapest of %u: %llu pages %llu us/MiB",
+			backend_name(b), nr, (unsigned long long)g->work_pages,
+			(unsigned long long)g->cpu_us);
 }
 
 enum backend choice_make(struct gains *g, const struct choice_ask *ask,

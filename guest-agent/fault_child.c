@@ -44,23 +44,17 @@
 #define LOOK_PAGES 256u
 
 /*
- * The share of faults that may fail: of the newest 64, 24. Such a fault has
- * scanned the zone in vain. The two scanners of direct compaction meet long
- * before all is had, since the one for free pages strides: then 8 or so faults
- * fail until the kernel starts anew (below), and the next hundreds succeed
- * (measured: 98 % over five such rounds; with 8 of 32 the first one ended it
- * at a third of that).
+ * When there is no more to be had. The two scanners of direct compaction meet
+ * long before all is had, since the one for free pages strides, and the kernel
+ * remembers which page blocks were hopeless, also for long after they have
+ * changed. Then it defers: it lets 1, 2, 4, up to 64 attempts fail at once,
+ * with a scan between, and at last starts anew with that memory wiped. So a
+ * hundred failures in a row may have hundreds of blocks behind them (measured:
+ * 98 % of the faults succeeded over five such rounds). What tells is the work
+ * done in vain: no block for a scan of all the node, or for more failures than
+ * such a round has.
  */
-#define RECENT	       64u
-#define RECENT_BAD_MAX 24
-
-/*
- * After a failure the kernel defers: it lets 1, 2, 4, up to 64 attempts fail
- * at once, before it scans again, at last with its memory of hopeless page
- * blocks wiped. Such failures cost next to nothing, and more may be had behind
- * them: so many in a row are let pass.
- */
-#define DEFERRED_MAX 160
+#define FAILED_MAX 200
 
 /* A fault that takes so many times the fastest one did more than taking and
  * clearing a block; and a floor, for clocks and interrupts. */
@@ -74,11 +68,14 @@ struct holder {
 	size_t block_bytes, page_bytes;
 	char *base;
 	uint64_t max_blocks, tried;
-	uint64_t recent; /* a bit a fault that was not deferred: it failed */
-	unsigned int deferred; /* in a row */
+	unsigned int failed;   /* in a row */
+	uint64_t scanned;      /* by all, at the last look */
+	uint64_t vain_scanned; /* since the last block that we got */
+	bool got_one;	       /* since the last look */
 	uint64_t fastest_us;
-	uint64_t allocstall; /* at the last look */
-	bool slow;	     /* a fault since then was */
+	uint64_t allocstall; /* at the last look, if there was one */
+	bool looked;
+	bool slow; /* a fault since then was */
 };
 
 static _Noreturn void finish(const struct holder *h, enum fault_end end,
@@ -179,7 +176,7 @@ static void find_room(struct holder *h)
 	if (r < 0)
 		fail(h, -r);
 	/* failed ones need room too, and others may free memory meanwhile */
-	h->max_blocks = 2 * (pages >> h->plan->order) + RECENT;
+	h->max_blocks = 2 * (pages >> h->plan->order) + FAILED_MAX;
 	bytes = (h->max_blocks / 2 + 2) * group;
 	at = mmap(NULL, bytes, PROT_NONE,
 		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -228,20 +225,19 @@ static bool take_block(const struct holder *h, char *block)
 
 static void account(struct holder *h, bool ok, uint64_t took_us)
 {
-	uint64_t clear_us = MIN(h->fastest_us, took_us);
-	bool slow = took_us > MAX(SLOW_TIMES * h->fastest_us, SLOW_MIN_US);
+	uint64_t clear_us = ok ? MIN(h->fastest_us, took_us) : 0;
 
 	h->tried++;
-	h->deferred = ok || slow ? 0 : h->deferred + 1;
-	if (ok || slow)
-		h->recent = h->recent << 1 | !ok;
+	h->failed = ok ? 0 : h->failed + 1;
+	h->got_one = h->got_one || ok;
+	h->slow = h->slow || !ok ||
+		  took_us > MAX(SLOW_TIMES * h->fastest_us, SLOW_MIN_US);
 	if (ok)
 		h->fastest_us = clear_us;
-	atomic_fetch_add(ok ? &h->share->held_blocks
-			    : &h->share->failed_blocks, 1);
-	atomic_fetch_add(&h->share->stall_us,
-			 ok ? took_us - clear_us : took_us);
-	h->slow = h->slow || slow || !ok;
+	atomic_fetch_add(ok ? &h->share->held_blocks : &h->share->failed_blocks,
+			 1);
+	/* what clearing the block takes is no stall */
+	atomic_fetch_add(&h->share->stall_us, took_us - clear_us);
 }
 
 static void try_block(struct holder *h)
@@ -259,18 +255,26 @@ static void try_block(struct holder *h)
  * Nothing tells whose direct reclaim it was. While one of our faults was slow
  * it is taken as ours, else as somebody else's.
  */
-static void look_at_stalls(struct holder *h)
+static void look_at_counters(struct holder *h)
 {
 	struct vmstat vs = {0};
-	uint64_t stalls;
+	uint64_t scanned;
 
 	if (procfile_lines(h->vmstat_fd, vmstat_line, &vs) < 0)
 		return;
-	stalls = vs.ctr[CTR_ALLOCSTALL];
-	if (h->slow && h->allocstall)
-		atomic_fetch_add(&h->share->stalls, stalls - h->allocstall);
-	h->allocstall = stalls;
-	h->slow = false;
+	scanned = vs.ctr[CTR_COMPACT_MIGRATE_SCANNED] +
+		  vs.ctr[CTR_COMPACT_FREE_SCANNED];
+	if (h->looked && h->slow)
+		atomic_fetch_add(&h->share->stalls,
+				 vs.ctr[CTR_ALLOCSTALL] - h->allocstall);
+	if (h->looked)
+		h->vain_scanned += scanned - h->scanned;
+	if (h->got_one)
+		h->vain_scanned = 0;
+	h->allocstall = vs.ctr[CTR_ALLOCSTALL];
+	h->scanned = scanned;
+	h->looked = true;
+	h->slow = h->got_one = false;
 }
 
 /* Return: faults until the next look; does not return where it ends. */
@@ -282,14 +286,13 @@ static unsigned int look(struct holder *h)
 
 	if (r < 0)
 		fail(h, -r);
-	look_at_stalls(h);
+	look_at_counters(h);
 	have = blocks + atomic_load(&h->share->held_blocks);
 	if (have >= h->plan->target_blocks)
 		finish(h, FAULT_TARGET, 0);
 	if (pages < h->plan->floor_pages + ((uint64_t)most << h->plan->order))
 		finish(h, FAULT_FLOOR, 0);
-	if (__builtin_popcountll(h->recent) > RECENT_BAD_MAX ||
-	    h->deferred > DEFERRED_MAX ||
+	if (h->vain_scanned > h->plan->node_pages || h->failed > FAILED_MAX ||
 	    h->tried + most > h->max_blocks)
 		finish(h, FAULT_YIELD, 0);
 	/* never past the target by more than a few */

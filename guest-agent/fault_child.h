@@ -20,7 +20,7 @@
 enum fault_end {
 	FAULT_RUNS,
 	FAULT_TARGET, /* enough */
-	FAULT_YIELD,  /* too few faults brought a block */
+	FAULT_YIELD,  /* too much work brought no block */
 	FAULT_FLOOR,  /* free memory came near the high watermark */
 	FAULT_ERROR,  /* error says which */
 };
@@ -39,7 +39,7 @@ struct fault_plan {
 	unsigned int node, order, pmd_order;
 	bool collapse, background;
 	uint64_t target_blocks; /* held and free */
-	uint64_t floor_pages;
+	uint64_t floor_pages, node_pages;
 	pid_t parent;
 };
 

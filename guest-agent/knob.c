@@ -33,7 +33,8 @@ static uint64_t write_pause_us(unsigned int knob)
 	return knob_is_mthp(knob) ? 0 : knob_info[knob].write_pause_us;
 }
 
-static int knob_read(const struct knobs *k, unsigned int knob, int64_t *ret_value)
+static int knob_read(const struct knobs *k, unsigned int knob,
+		     int64_t *ret_value)
 {
 	char text[256];
 	ssize_t n = procfile_text(k->knob[knob].fd, text, sizeof(text));
@@ -81,8 +82,7 @@ enum knob_step knob_decide(unsigned int knob, const struct knob_state *s,
 		return KNOB_KEEP;
 	if (s->managed && want->value == s->original)
 		return KNOB_PUT_BACK;
-	if (s->written_us &&
-	    now_us - s->written_us < write_pause_us(knob))
+	if (s->written_us && now_us - s->written_us < write_pause_us(knob))
 		return KNOB_WAIT;
 	return KNOB_WRITE;
 }
@@ -103,8 +103,8 @@ void knobs_init(struct knobs *k, int proc_fd, int sys_fd, int run_dir_fd,
 		unsigned int bit = knob_is_mthp(i) ? KNOB_THP_DEFRAG : i;
 
 		k->knob[i].fd = knob_open(k, i);
-		k->knob[i].missing = knob_is_mthp(i) ? k->knob[i].fd < 0
-						     : missing >> i & 1;
+		k->knob[i].missing =
+			knob_is_mthp(i) ? k->knob[i].fd < 0 : missing >> i & 1;
 		k->knob[i].denied = denied >> bit & 1;
 		look(k, i);
 	}
@@ -221,8 +221,8 @@ static void set_value(struct knobs *k, unsigned int knob, int64_t value,
 	s->original = k->data.knob[knob].original;
 	s->managed = true;
 	s->ours = value;
-	log_info("Knob '%s' set from %" PRId64 " to %" PRId64, knob_any_name(knob),
-		 s->current, value);
+	log_info("Knob '%s' set from %" PRId64 " to %" PRId64,
+		 knob_any_name(knob), s->current, value);
 	s->current = value;
 }
 

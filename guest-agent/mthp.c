@@ -12,10 +12,10 @@
 #define THP_DIR	      "kernel/mm/transparent_hugepage"
 #define MIN_FREE_PATH "sys/vm/min_free_kbytes"
 
-static const char *const names[] = {
-	"mthp-0",  "mthp-1",  "mthp-2",	 "mthp-3", "mthp-4",  "mthp-5",
-	"mthp-6",  "mthp-7",  "mthp-8",	 "mthp-9", "mthp-10", "mthp-11",
-	"mthp-12", "mthp-13", "mthp-14", "mthp-15"};
+static const char *const names[] = {"mthp-0",  "mthp-1",  "mthp-2",  "mthp-3",
+				    "mthp-4",  "mthp-5",  "mthp-6",  "mthp-7",
+				    "mthp-8",  "mthp-9",  "mthp-10", "mthp-11",
+				    "mthp-12", "mthp-13", "mthp-14", "mthp-15"};
 static_assert(ARRAY_SIZE(names) == PROTO_ORDERS_MAX, "names[] match orders");
 
 const char *knob_any_name(unsigned int knob)
@@ -59,8 +59,8 @@ int mthp_write(int proc_fd, int sys_fd, unsigned int order, int64_t value)
 {
 	char before[KNOB_TEXT_MAX], after[KNOB_TEXT_MAX];
 	char path[MTHP_PATH_MAX], text[KNOB_TEXT_MAX];
-	ssize_t n = read_text_at(proc_fd, MIN_FREE_PATH, before,
-				 sizeof(before));
+	ssize_t n =
+		read_text_at(proc_fd, MIN_FREE_PATH, before, sizeof(before));
 	int r = mthp_format(value, text, sizeof(text));
 
 	if (r < 0)
@@ -87,8 +87,7 @@ static int64_t policy_at(int sys_fd, const char *path)
 	return policy;
 }
 
-bool mthp_serves_advised(int sys_fd, unsigned int order,
-			 unsigned int pmd_order)
+bool mthp_serves_advised(int sys_fd, unsigned int order, unsigned int pmd_order)
 {
 	char path[MTHP_PATH_MAX];
 	int64_t policy;

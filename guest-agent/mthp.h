@@ -16,7 +16,7 @@
 #define KNOB_MTHP(order) (KNOB_COUNT + (order))
 #define KNOB_ALL	 (KNOB_COUNT + PROTO_ORDERS_MAX)
 
-#define MTHP_PATH_MAX 80u
+#define MTHP_PATH_MAX	 80u
 
 static inline bool knob_is_mthp(unsigned int knob)
 {

@@ -2,6 +2,7 @@
 """A real guest whose agent is told what to do, with no daemon's own ideas."""
 
 import contextlib
+import tempfile
 import time
 
 from vmlab.guest import Guest
@@ -28,12 +29,20 @@ class ActingGuest(contextlib.ExitStack):
 
     def __init__(self, kernel="6.12", mem="2G", **keywords):
         super().__init__()
-        self.guest = Guest(kernel=kernel, mem=mem, agent=True, **keywords)
+        # CPU time under emulation is no measure of anything.
+        self._conf = tempfile.NamedTemporaryFile("w", suffix=".conf")
+        self._conf.write("[agent]\nCpuBudgetPct = 100\nCpuBurstSec = 1h\n")
+        self._conf.flush()
+        self.guest = Guest(
+            kernel=kernel, mem=mem, agent=True,
+            initrd_add=[f"{self._conf.name}:/etc/vmdefrag/agent.conf"],
+            **keywords)
         self.ident = int(time.time())
         self.host = None
 
     def __enter__(self):
         super().__enter__()
+        self.enter_context(self._conf)
         self.enter_context(self.guest)
         # The kernel must not undo what fragment() makes.
         self.guest.check("sysctl -w vm.compaction_proactiveness=0")

@@ -286,7 +286,8 @@ static void fault_stops_at_stalls(void **state)
 	/* a small order: whose stalls they are does not matter */
 	req.order = 3;
 	set_blocks(w, 10);
-	put(w, THP "hugepages-32kB/enabled", "always inherit [madvise] never\n");
+	put(w, THP "hugepages-32kB/enabled",
+	    "always inherit [madvise] never\n");
 	put(w, "proc/vmstat", "allocstall_movable 5\npgsteal_direct 0\n");
 	assert_true(start(w, &req));
 	assert_false(step(w, MSEC_US));

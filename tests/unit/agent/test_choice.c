@@ -10,8 +10,9 @@
 #include "choice.h"
 #include "util.h"
 
-#define BIT(b)	 (1u << (b))
-#define STOCK	 (BIT(BACKEND_COMPACT) | BIT(BACKEND_FAULT) | BIT(BACKEND_PROACTIVE))
+#define BIT(b) (1u << (b))
+#define STOCK                                                                  \
+	(BIT(BACKEND_COMPACT) | BIT(BACKEND_FAULT) | BIT(BACKEND_PROACTIVE))
 #define EVERYONE (STOCK | BIT(BACKEND_HUGETLB) | BIT(BACKEND_MEMBLOCK))
 
 /* 2 GiB, 1.1 GiB free in pieces; a case changes one thing. */
@@ -214,8 +215,7 @@ static void learns(void **state)
 	assert_in_range(now.cpu_us, 9990, 10010);
 	/* half way back after half an hour, all the way after a day */
 	now = gains_get(&g, BACKEND_FAULT, GAIN_MIDDLE, 1801 * SEC_US);
-	assert_in_range(now.work_pages,
-			MIN(was.work_pages, 2000) + 1,
+	assert_in_range(now.work_pages, MIN(was.work_pages, 2000) + 1,
 			MAX(was.work_pages, 2000) - 1);
 	now = gains_get(&g, BACKEND_FAULT, GAIN_MIDDLE, 86400 * SEC_US);
 	assert_in_range(now.work_pages, was.work_pages - 1, was.work_pages + 1);
