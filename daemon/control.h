@@ -11,8 +11,8 @@
  *	{"cmd": "explain", "vm": NAME}
  *	{"cmd": "history", "vm": NAME}
  *	{"cmd": "dump-config"}
- *	{"cmd": "compact", "vm": NAME, "blocks": N, "backend": NAME,
- *	 "time_ms": N}			root; all but vm may be left out
+ *	{"cmd": "compact", "vm": NAME, "blocks": N, "order": N,
+ *	 "backend": NAME, "time_ms": N}	root; all but vm may be left out
  *	{"cmd": "cancel"}		root; the work this client asked for
  *	{"cmd": "pause", "vm": NAME}	root; without vm: all
  *	{"cmd": "resume", "vm": NAME}
