@@ -270,13 +270,14 @@ static bool number_of(struct client *cl, const json_t *req, const char *key,
 static void cmd_compact(struct client *cl, const json_t *req)
 {
 	json_int_t blocks = ACTION_BLOCKS_ALL;
-	json_int_t time_ms = COMPACT_TIME_DEFAULT_US / MSEC_US;
+	json_int_t time_ms = COMPACT_TIME_DEFAULT_US / MSEC_US, order = 0;
 	const char *name = text_of(req, "backend"), *why = "";
 	struct vm *v = vm_of(cl, req);
 	int backend = BACKEND_AUTO, r;
 
 	if (!v ||
 	    !number_of(cl, req, "blocks", 1, ACTION_BLOCKS_ALL, &blocks) ||
+	    !number_of(cl, req, "order", 1, PROTO_ORDERS_MAX - 1, &order) ||
 	    !number_of(cl, req, "time_ms", 100, COMPACT_TIME_MAX_US / MSEC_US,
 		       &time_ms))
 		return;
@@ -291,7 +292,8 @@ static void cmd_compact(struct client *cl, const json_t *req)
 		return;
 	}
 	r = job_start(v, cl, (uint32_t)blocks, (uint8_t)backend,
-		      (uint64_t)time_ms * MSEC_US, now_us(), &cl->job, &why);
+		      (uint8_t)order, (uint64_t)time_ms * MSEC_US, now_us(),
+		      &cl->job, &why);
 	if (r < 0)
 		client_error(cl, "%s: %s", v->cfg.name, why);
 }

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "ctl.h"
+#include "proto.h"
 #include "util.h"
 
 #define SOCKET_DEFAULT	  "/run/vmdefrag/control.sock"
@@ -156,7 +157,7 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 struct args {
 	const char *vm;
 	bool all;
-	long long blocks, time_ms;
+	long long blocks, order, time_ms;
 	const char *backend;
 	int interval_ms, turns;
 };
@@ -357,6 +358,8 @@ static int run_compact(struct ctl *c, const struct args *a)
 
 	if (a->blocks)
 		json_object_set_new(req, "blocks", json_integer(a->blocks));
+	if (a->order)
+		json_object_set_new(req, "order", json_integer(a->order));
 	if (a->time_ms)
 		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
 	sigaction(SIGINT, &sa, NULL);
@@ -393,7 +396,7 @@ static const struct {
 	{"history", true, run_history,
 	 "VM: decisions with their evidence, and results"},
 	{"compact", true, run_compact,
-	 "VM [--blocks N] [--backend NAME] [--time SEC]"},
+	 "VM [--blocks N] [--order N] [--backend NAME] [--time SEC]"},
 	{"nodes", false, run_nodes,
 	 "the host's own memory: free blocks, pools, VMs by node"},
 	{"compact-node", true, run_compact_node,
@@ -436,6 +439,7 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 		{"json", no_argument, NULL, 'j'},
 		{"all", no_argument, NULL, 'a'},
 		{"blocks", required_argument, NULL, 'b'},
+		{"order", required_argument, NULL, 'o'},
 		{"backend", required_argument, NULL, 'k'},
 		{"time", required_argument, NULL, 't'},
 		{"interval", required_argument, NULL, 'i'},
@@ -459,6 +463,10 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 			break;
 		case 'b':
 			a->blocks = number("--blocks", optarg, UINT32_MAX - 1);
+			break;
+		case 'o':
+			a->order = number("--order", optarg,
+					  PROTO_ORDERS_MAX - 1);
 			break;
 		case 'k':
 			a->backend = optarg;

@@ -14,13 +14,14 @@ static void tell(struct job *j, struct job_event *ev)
 		j->vm->m->job_event(j, ev);
 }
 
-static void count_free(const struct vm *v, uint64_t *ret_blocks,
+static void count_free(const struct job *j, uint64_t *ret_blocks,
 		       uint64_t *ret_pages)
 {
+	const struct vm *v = j->vm;
 	struct guest_free f;
 
 	guest_free_sum(&v->hello, &v->report, GUEST_ALL_NODES, &f);
-	*ret_blocks = f.pmd_blocks;
+	*ret_blocks = guest_free_blocks(&f, j->order);
 	*ret_pages = f.pages;
 }
 
@@ -28,7 +29,7 @@ static void job_end(struct job *j, bool ok, const char *text)
 {
 	struct job_event ev = {.kind = JOB_DONE, .ok = ok, .text = text};
 
-	count_free(j->vm, &ev.free_blocks, &ev.free_pages);
+	count_free(j, &ev.free_blocks, &ev.free_pages);
 	j->vm->job = NULL;
 	tell(j, &ev);
 	free(j);
@@ -87,8 +88,7 @@ static int ask_next(struct job *j, uint64_t now_us, const char **ret_why)
 
 		j->nodes_done |= UINT64_C(1) << i;
 		go = policy_request(&v->pcfg, &s, v->report.node[i].node,
-				    v->hello.pmd_order, still_wanted(j), now_us,
-				    &a, &d);
+				    j->order, still_wanted(j), now_us, &a, &d);
 		history_decision(&v->history, &d, go);
 		if (!go) {
 			*ret_why = decision_reason_text(d.reason);
@@ -110,8 +110,8 @@ static int ask_next(struct job *j, uint64_t now_us, const char **ret_why)
 }
 
 int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
-	      uint64_t time_us, uint64_t now_us, struct job **ret_job,
-	      const char **ret_why)
+	      uint8_t order, uint64_t time_us, uint64_t now_us,
+	      struct job **ret_job, const char **ret_why)
 {
 	struct job *j;
 	int r;
@@ -138,6 +138,7 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 	j->client = client;
 	j->want = blocks;
 	j->backend = backend;
+	j->order = order ? order : v->hello.pmd_order;
 	j->deadline_us = sum_sat_u64(now_us, time_us);
 	v->job = j;
 	*ret_job = j;
@@ -211,7 +212,7 @@ void job_report(struct job *j)
 {
 	struct job_event ev = {.kind = JOB_PROGRESS};
 
-	count_free(j->vm, &ev.free_blocks, &ev.free_pages);
+	count_free(j, &ev.free_blocks, &ev.free_pages);
 	tell(j, &ev);
 }
 

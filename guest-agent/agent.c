@@ -107,7 +107,7 @@ static void agent_blank(struct agent *a)
 	a->sampler.zoneinfo_fd = a->sampler.psi_fd = -1;
 	a->sampler.statm_fd = a->sampler.thp_fd = -1;
 	a->sampler.reporting_order_fd = -1;
-	for (unsigned int i = 0; i < KNOB_COUNT; i++)
+	for (unsigned int i = 0; i < KNOB_ALL; i++)
 		a->knobs.knob[i].fd = -1;
 }
 
@@ -266,7 +266,7 @@ static void tick(struct agent *a, uint64_t now_us)
 
 static bool any_managed(const struct agent *a)
 {
-	for (unsigned int k = 0; k < KNOB_COUNT; k++) {
+	for (unsigned int k = 0; k < KNOB_ALL; k++) {
 		if (a->knobs.knob[k].managed)
 			return true;
 	}

@@ -38,6 +38,8 @@ struct agent {
 	struct loans loans;
 	struct budget budget;
 	struct action action;
+	struct backend_memory memory;
+	struct gains gains;
 	struct session session;
 	uint64_t last_action_id;
 

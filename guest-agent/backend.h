@@ -15,7 +15,6 @@
 #include "limits.h"
 #include "loan.h"
 #include "proto.h"
-#include "sample.h"
 #include "writer.h"
 
 /* What the compact backend keeps in a job. */
@@ -27,6 +26,30 @@ struct compact_job {
 	uint64_t reaped_cpu_us;
 	bool holds_knob;
 	bool killed;
+};
+
+/* What the fault backend keeps in a job. */
+struct fault_job {
+	struct fault_share *share; /* with the child */
+	pid_t pid;		   /* 0: none */
+	unsigned int passes;
+	uint64_t pass_until_us; /* switches must be set by then */
+	uint64_t reaped_cpu_us;
+	/* of the passes that ended */
+	uint64_t stalls, stall_us;
+	bool collapse; /* by MADV_COLLAPSE, which asks no switch */
+	bool killed;
+};
+
+/* What the proactive backend keeps in a job. */
+struct proactive_job {
+	pid_t kcompactd;
+	uint64_t base_cpu_us; /* its CPU time at the start */
+	uint64_t busy_cpu_us; /* and when it was last seen at work */
+	uint64_t busy_us;
+	bool below_start; /* starts only where the kernel has no floor */
+	bool cancelled;
+	uint64_t cancelled_us;
 };
 
 enum hugetlb_stage {
@@ -45,6 +68,7 @@ struct hugetlb_job {
 	bool idle; /* between two writes */
 	bool ending, foreign;
 	int error; /* of a write, to be told once all is back */
+	struct verdict verdict;
 };
 
 enum memblock_stage {
@@ -66,8 +90,14 @@ struct memblock_job {
 	uint64_t taken_us;
 	uint64_t scan_cpu_us;
 	unsigned int failures;
-	int error;
 	bool holds_knob, ending;
+	struct verdict verdict;
+};
+
+/* What backends learn about the kernel; the agent keeps it. */
+struct backend_memory {
+	/* no proactive run starts at this score or below, seen so */
+	uint8_t proactive_floor_pct;
 };
 
 struct job {
@@ -75,26 +105,36 @@ struct job {
 	struct knobs *knobs;
 	struct loans *loans;
 	const struct msg_hello *caps;
-	const struct sampler *sampler;
+	struct backend_memory *memory;
+	uint64_t now_us; /* of this step */
 	uint8_t node, order;
 	enum urgency urgency;
 	bool all;		/* as many as can be had */
 	uint64_t target_blocks; /* free ones of the order, in all */
-	uint64_t now_us;	/* of this step */
 	uint64_t start_pages;	/* free at the start */
-	/* now; the action keeps these fresh */
-	uint64_t blocks;     /* free or held */
+	uint64_t start_blocks;	/* free ones of the order, at the start */
+	uint64_t floor_pages;	/* below that no free memory may be taken */
+	unsigned int score_pct; /* of the node, at the start */
+	/* now; the action keeps both fresh */
+	uint64_t blocks;     /* free */
 	uint64_t free_pages; /* of the node */
-	uint64_t high_pages; /* watermark of the node, at the start */
-	/* set by the backend: why it refused, or ended short of its target */
-	struct verdict verdict;
+	/* by the backend */
 	bool look_soon;		   /* there is something to do at once */
 	uint64_t kpageflags_words; /* read so far */
 	union {
 		struct compact_job compact;
+		struct fault_job fault;
+		struct proactive_job proactive;
 		struct hugetlb_job hugetlb;
 		struct memblock_job memblock;
 	};
+};
+
+/* What a backend did itself, of what guest-wide figures show. */
+struct job_own {
+	uint64_t held_blocks; /* of the order: free as soon as it ends */
+	uint64_t allocstall;
+	uint64_t stall_us; /* that PSI counts */
 };
 
 struct backend_ops {
@@ -103,10 +143,7 @@ struct backend_ops {
 	 * -EACCES or -EROFS if it may not be used.
 	 */
 	int (*probe)(int sys_fd, unsigned int node);
-	/*
-	 * Return: 0 if it runs; -errno if not, and nothing needs finishing.
-	 * Where it sets the verdict that is a refusal, not a failure.
-	 */
+	/* Return: 0 if it runs; -errno if not, and nothing needs finishing. */
 	int (*start)(struct job *j, uint64_t now_us);
 	/* Return: 0 while it runs; 1 when it ended by itself; -errno. */
 	int (*step)(struct job *j);
@@ -116,18 +153,21 @@ struct backend_ops {
 	void (*finish)(struct job *j, uint64_t now_us);
 	/* CPU time so far. */
 	uint64_t (*cpu_us)(const struct job *j);
-	/*
-	 * Blocks of the order that the job holds, and frees at its end.
-	 * NULL: it holds none.
-	 */
-	uint64_t (*held_blocks)(const struct job *j);
-	/* Its allocations may reclaim: it is stopped when much is. */
-	bool may_reclaim;
+
+	/* The rest is optional. */
+
+	/* Why it cannot do this job, if so; before start. */
+	struct verdict (*admit)(const struct job *j);
+	/* A limit of its own that is reached, if any. */
+	struct verdict (*check)(const struct job *j, const struct progress *p);
+	void (*own)(const struct job *j, struct job_own *ret_own);
 };
 
 extern const struct backend_ops backend_compact;
+extern const struct backend_ops backend_fault;
 extern const struct backend_ops backend_hugetlb;
 extern const struct backend_ops backend_memblock;
+extern const struct backend_ops backend_proactive;
 
 /**
  * backend_get() - the implementation
@@ -135,11 +175,5 @@ extern const struct backend_ops backend_memblock;
  * Return: NULL where this build has none.
  */
 const struct backend_ops *backend_get(enum backend backend);
-
-/**
- * backend_choose() - which one BACKEND_AUTO stands for
- * @usable: bits of backends that can be used here
- */
-enum backend backend_choose(enum backend wanted, uint32_t usable);
 
 #endif

@@ -229,6 +229,9 @@ static void probe_backends(const struct config *cfg, int sys_fd,
 		const struct backend_ops *ops = backend_get(b);
 		int r = ops ? ops->probe(sys_fd, node) : -ENOENT;
 
+		if (b == BACKEND_PROACTIVE &&
+		    h->knobs_missing >> KNOB_COMPACTION_PROACTIVENESS & 1)
+			r = -ENOENT;
 		if (r == -ENOENT)
 			h->backends_missing |= 1u << b;
 		else if (r < 0 || backend_is_denied(cfg, h, b))

@@ -34,13 +34,13 @@ static size_t format(const struct journal *j, const struct journal_data *d,
 {
 	size_t len = append(buf, 0, "%s\nboot %s\n", MAGIC_LINE, j->boot_id);
 
-	for (unsigned int k = 0; k < KNOB_COUNT; k++) {
+	for (unsigned int k = 0; k < KNOB_ALL; k++) {
 		const struct journal_entry *e = &d->knob[k];
 
 		if (!e->used)
 			continue;
 		len = append(buf, len, "knob %s %" PRId64 " %" PRId64 " ",
-			     knob_name(k), e->original, e->ours);
+			     knob_any_name(k), e->original, e->ours);
 		len = e->has_prev ? append(buf, len, "%" PRId64 "\n", e->prev)
 				  : append(buf, len, "-\n");
 	}
@@ -89,7 +89,7 @@ static bool is_empty(const struct journal_data *d)
 {
 	bool used = false;
 
-	for (unsigned int k = 0; k < KNOB_COUNT; k++)
+	for (unsigned int k = 0; k < KNOB_ALL; k++)
 		used = used || d->knob[k].used;
 	for (unsigned int i = 0; i < JOURNAL_POOLS_MAX; i++)
 		used = used || d->pool[i].used;
@@ -173,7 +173,7 @@ static int parse_knob(char **save, struct journal_data *d)
 {
 	struct journal_entry e = {.used = true};
 	char *word = strtok_r(NULL, " ", save);
-	int k = word ? name_lookup(knob_name, KNOB_COUNT, word) : -ENOENT;
+	int k = word ? name_lookup(knob_any_name, KNOB_ALL, word) : -ENOENT;
 
 	if (k < 0 || parse_value(strtok_r(NULL, " ", save), &e.original) < 0 ||
 	    parse_value(strtok_r(NULL, " ", save), &e.ours) < 0)

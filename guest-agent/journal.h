@@ -31,6 +31,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mthp.h"
 #include "proto.h"
 
 #define BOOT_ID_TEXT_SIZE 37
@@ -61,7 +62,7 @@ struct journal_block {
 #define JOURNAL_BLOCKS_MAX 4u
 
 struct journal_data {
-	struct journal_entry knob[KNOB_COUNT];
+	struct journal_entry knob[KNOB_ALL];
 	struct journal_pool pool[JOURNAL_POOLS_MAX];
 	struct journal_block block[JOURNAL_BLOCKS_MAX];
 };

@@ -21,6 +21,8 @@ static struct action_env action_env(struct agent *a)
 		.knobs = &a->knobs,
 		.loans = &a->loans,
 		.budget = &a->budget,
+		.memory = &a->memory,
+		.gains = &a->gains,
 		.proc_fd = a->proc_fd,
 		.sys_fd = a->sys_fd,
 		.observe = a->observe,

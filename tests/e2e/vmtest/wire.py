@@ -24,12 +24,6 @@ WHY_CANCELLED = 6
 
 
 RESULT_HEAD = struct.Struct("<QBBBBBIII14Q")
-RESULT_FIELDS = (
-    "id", "status", "why", "backend", "node", "order", "asked",
-    "blocks_before", "blocks_after", "free_pages_before", "free_pages_after",
-    "migrated", "migrate_failed", "reclaimed", "migrate_scanned",
-    "free_scanned", "allocstall", "pgscan_direct", "swapped_out", "refaults",
-    "kpageflags_words", "cpu_us", "elapsed_us")
 
 
 def _table():
@@ -177,6 +171,20 @@ def decode_result(body):
     at = RESULT_HEAD.size
     words = body[at + 1:at + 1 + body[at]]
     return {**fields, "text": words.decode()}
+
+
+RESULT_FIELDS = ("id", "status", "why", "backend", "node", "order", "asked",
+                 "before", "after", "free_before", "free_after", "migrated",
+                 "migrate_failed", "reclaimed", "migrate_scanned",
+                 "free_scanned", "allocstall", "pgscan_direct", "swapped_out",
+                 "refaults", "kpageflags_words", "cpu_us", "elapsed_us")
+
+
+def decode_result_all(body):
+    """Every field of a RESULT."""
+    values = struct.unpack_from("<QBBBBBIII14Q", body)
+    return {**dict(zip(RESULT_FIELDS, values)),
+            "text": decode_result(body)["text"]}
 
 
 def decode_report_knobs(body):
