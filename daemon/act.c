@@ -27,9 +27,8 @@ int act_action(struct vm *v, struct msg_action *a, uint64_t now_us)
 		return r;
 	v->action.id = a->id;
 	v->action.action = *a;
-	v->action.deadline_us =
-		sum_sat_u64(now_us, sum_sat_u64(a->max_time_us,
-						ACTION_GRACE_US));
+	v->action.deadline_us = sum_sat_u64(
+		now_us, sum_sat_u64(a->max_time_us, ACTION_GRACE_US));
 	return 0;
 }
 

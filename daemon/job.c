@@ -87,8 +87,8 @@ static int ask_next(struct job *j, uint64_t now_us, const char **ret_why)
 
 		j->nodes_done |= UINT64_C(1) << i;
 		go = policy_request(&v->pcfg, &s, v->report.node[i].node,
-				    v->hello.pmd_order, still_wanted(j),
-				    now_us, &a, &d);
+				    v->hello.pmd_order, still_wanted(j), now_us,
+				    &a, &d);
 		history_decision(&v->history, &d, go);
 		if (!go) {
 			*ret_why = decision_reason_text(d.reason);
@@ -190,8 +190,7 @@ void job_result(struct job *j, const struct msg_result *r, uint64_t now_us)
 	if (r->blocks_after > r->blocks_before)
 		j->got += r->blocks_after - r->blocks_before;
 	if (r->status == RESULT_REFUSED || r->status == RESULT_FAILED) {
-		job_end(j, false,
-			r->text[0] ? r->text : stop_why_name(r->why));
+		job_end(j, false, r->text[0] ? r->text : stop_why_name(r->why));
 		return;
 	}
 	if (r->why == WHY_CANCELLED || r->why == WHY_PRESSURE ||

@@ -31,7 +31,7 @@ struct job_event {
 
 struct job {
 	struct vm *vm;
-	void *client; /* the control socket's; NULL: it went away */
+	void *client;  /* the control socket's; NULL: it went away */
 	uint32_t want; /* further free blocks, or ACTION_BLOCKS_ALL */
 	uint32_t got;
 	uint8_t backend;

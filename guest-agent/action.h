@@ -18,8 +18,9 @@ struct action_env {
 	const struct msg_hello *caps;
 	const struct sampler *sampler;
 	struct knobs *knobs;
+	struct loans *loans;
 	struct budget *budget;
-	int sys_fd;
+	int proc_fd, sys_fd;
 	bool observe, quiet;
 	uint16_t psi_abort_centi;
 };
@@ -35,6 +36,7 @@ struct action {
 	uint64_t psi_look_us;
 	struct verdict verdict; /* why it was told to stop */
 	struct msg_result result;
+	uint64_t kpageflags_words; /* of all before this one */
 };
 
 /**

@@ -12,7 +12,11 @@
 #include <sys/types.h>
 
 #include "knob.h"
+#include "limits.h"
+#include "loan.h"
 #include "proto.h"
+#include "sample.h"
+#include "writer.h"
 
 /* What the compact backend keeps in a job. */
 struct compact_job {
@@ -25,17 +29,71 @@ struct compact_job {
 	bool killed;
 };
 
+enum hugetlb_stage {
+	HUGETLB_GROW,
+	HUGETLB_PUT_BACK,
+};
+
+/* What the hugetlb backend keeps in a job. All figures are huge pages. */
+struct hugetlb_job {
+	struct writer writer;
+	enum hugetlb_stage stage;
+	uint32_t kib;		 /* of a huge page */
+	uint64_t original, ours; /* sizes: as found, as last asked for */
+	uint64_t now;		 /* as last seen */
+	bool holds_knob;
+	bool idle; /* between two writes */
+	bool ending, foreign;
+	int error; /* of a write, to be told once all is back */
+};
+
+enum memblock_stage {
+	MEMBLOCK_SCAN,	 /* reading kpageflags */
+	MEMBLOCK_CHOOSE, /* with fresh figures */
+	MEMBLOCK_TAKE,	 /* the child takes a block offline */
+	MEMBLOCK_RETURN, /* the child brings it back */
+};
+
+struct memblock_map; /* backend_memblock.c */
+
+/* What the memblock backend keeps in a job. */
+struct memblock_job {
+	struct writer writer;
+	enum memblock_stage stage;
+	struct memblock_map *map;
+	uint32_t number; /* the block in hand */
+	uint8_t zone;	 /* that it came from */
+	uint64_t taken_us;
+	uint64_t scan_cpu_us;
+	unsigned int failures;
+	int error;
+	bool holds_knob, ending;
+};
+
 struct job {
-	int sys_fd;
+	int proc_fd, sys_fd;
 	struct knobs *knobs;
+	struct loans *loans;
+	const struct msg_hello *caps;
+	const struct sampler *sampler;
 	uint8_t node, order;
 	enum urgency urgency;
 	bool all;		/* as many as can be had */
 	uint64_t target_blocks; /* free ones of the order, in all */
+	uint64_t now_us;	/* of this step */
 	uint64_t start_pages;	/* free at the start */
-	uint64_t blocks;	/* free now; the action keeps it fresh */
+	/* now; the action keeps these fresh */
+	uint64_t blocks;     /* free or held */
+	uint64_t free_pages; /* of the node */
+	uint64_t high_pages; /* watermark of the node, at the start */
+	/* set by the backend: why it refused, or ended short of its target */
+	struct verdict verdict;
+	bool look_soon;		   /* there is something to do at once */
+	uint64_t kpageflags_words; /* read so far */
 	union {
 		struct compact_job compact;
+		struct hugetlb_job hugetlb;
+		struct memblock_job memblock;
 	};
 };
 
@@ -45,7 +103,10 @@ struct backend_ops {
 	 * -EACCES or -EROFS if it may not be used.
 	 */
 	int (*probe)(int sys_fd, unsigned int node);
-	/* Return: 0 if it runs; -errno if not, and nothing needs finishing. */
+	/*
+	 * Return: 0 if it runs; -errno if not, and nothing needs finishing.
+	 * Where it sets the verdict that is a refusal, not a failure.
+	 */
 	int (*start)(struct job *j, uint64_t now_us);
 	/* Return: 0 while it runs; 1 when it ended by itself; -errno. */
 	int (*step)(struct job *j);
@@ -55,9 +116,18 @@ struct backend_ops {
 	void (*finish)(struct job *j, uint64_t now_us);
 	/* CPU time so far. */
 	uint64_t (*cpu_us)(const struct job *j);
+	/*
+	 * Blocks of the order that the job holds, and frees at its end.
+	 * NULL: it holds none.
+	 */
+	uint64_t (*held_blocks)(const struct job *j);
+	/* Its allocations may reclaim: it is stopped when much is. */
+	bool may_reclaim;
 };
 
 extern const struct backend_ops backend_compact;
+extern const struct backend_ops backend_hugetlb;
+extern const struct backend_ops backend_memblock;
 
 /**
  * backend_get() - the implementation

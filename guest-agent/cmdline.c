@@ -17,6 +17,7 @@ enum option_id {
 	OPT_SYS,
 	OPT_OBSERVE,
 	OPT_ONCE,
+	OPT_MAP,
 	OPT_DUMP_CONFIG,
 	OPT_CHECK_CONFIG,
 	OPT_VERBOSE,
@@ -32,6 +33,7 @@ static const struct option long_options[] = {
 	{"sys", required_argument, NULL, OPT_SYS},
 	{"observe", no_argument, NULL, OPT_OBSERVE},
 	{"once", no_argument, NULL, OPT_ONCE},
+	{"map", no_argument, NULL, OPT_MAP},
 	{"dump-config", no_argument, NULL, OPT_DUMP_CONFIG},
 	{"check-config", no_argument, NULL, OPT_CHECK_CONFIG},
 	{"verbose", no_argument, NULL, OPT_VERBOSE},
@@ -54,6 +56,9 @@ void cmdline_help(FILE *f)
 	      "  --run-dir DIR     journal of changed knobs, and a lock\n"
 	      "  --observe         sample and report, but change nothing\n"
 	      "  --once            sample, print JSON, end\n"
+	      "  --map             say what each zone's pages are, as JSON, "
+	      "end; reads all of\n"
+	      "                    /proc/kpageflags\n"
 	      "  --dump-config     print the configuration in force, end\n"
 	      "  --check-config    say whether the configuration is right, "
 	      "end\n"
@@ -114,6 +119,10 @@ static int take_option(struct cmdline *o, int id, const char *arg, char *what)
 	case OPT_ONCE:
 		o->agent.once = true;
 		o->command = COMMAND_ONCE;
+		return 0;
+	case OPT_MAP:
+		o->agent.once = true;
+		o->command = COMMAND_MAP;
 		return 0;
 	case OPT_DUMP_CONFIG:
 		o->command = COMMAND_DUMP_CONFIG;

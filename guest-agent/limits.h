@@ -40,6 +40,7 @@ struct limits {
 	uint64_t target_blocks;
 	uint64_t max_pages, max_cpu_us, max_time_us;
 	uint16_t psi_abort_centi;
+	uint64_t max_reclaimed_pages; /* 0: no limit of its own */
 };
 
 struct progress {
@@ -49,6 +50,7 @@ struct progress {
 	uint16_t psi_some_centi;
 	/* since the start, guest-wide */
 	uint64_t scanned_direct_pages, swapped_out_pages;
+	uint64_t reclaimed_pages;
 };
 
 /**

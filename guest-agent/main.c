@@ -4,6 +4,7 @@
 
 #include "agent.h"
 #include "log.h"
+#include "map.h"
 #include "once.h"
 #include "cmdline.h"
 #include "util.h"
@@ -26,6 +27,13 @@ static int once(struct agent *a)
 	return 0;
 }
 
+static int map(struct agent *a)
+{
+	int r = map_print(a->proc_fd, a->sys_fd, &a->caps, &a->sampler, stdout);
+
+	return r < 0 ? log_err_errno(r, "Failed to map the memory") : 0;
+}
+
 static int serve(const struct cmdline *o)
 {
 	static struct agent agent; /* too big for a stack */
@@ -33,7 +41,10 @@ static int serve(const struct cmdline *o)
 
 	if (r < 0)
 		return exit_code(r);
-	r = o->agent.once ? once(&agent) : agent_run(&agent);
+	if (o->command == COMMAND_MAP)
+		r = map(&agent);
+	else
+		r = o->agent.once ? once(&agent) : agent_run(&agent);
 	agent_close(&agent);
 	return exit_code(r);
 }
@@ -66,6 +77,7 @@ int main(int argc, char **argv)
 		return EXIT_CODE_OK;
 	case COMMAND_RUN:
 	case COMMAND_ONCE:
+	case COMMAND_MAP:
 		return serve(&o);
 	}
 	return EXIT_CODE_USAGE;

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 
 from vmlab.daemon import Daemon
 from vmlab.guest import Guest
@@ -82,8 +83,15 @@ class RealGuest(contextlib.ExitStack):
             os.symlink(path, where)
 
     def new_guest(self):
-        self.guest.start()
+        """Another QEMU in the place of the old one."""
+        gone = self.guest.channel
+        start = threading.Thread(target=self.guest.start)
+        start.start()
+        # at once: the daemon must not have to wait for the boot
+        within(30, lambda: self.guest.channel != gone
+               and self.guest.channel.exists(), "QEMU's sockets")
         self.link()
+        start.join()
 
     # ------------------------------------------------------ the daemon
 
