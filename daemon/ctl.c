@@ -465,8 +465,8 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 			a->blocks = number("--blocks", optarg, UINT32_MAX - 1);
 			break;
 		case 'o':
-			a->order = number("--order", optarg,
-					  PROTO_ORDERS_MAX - 1);
+			a->order =
+				number("--order", optarg, PROTO_ORDERS_MAX - 1);
 			break;
 		case 'k':
 			a->backend = optarg;
