@@ -15,7 +15,10 @@
 
 /* Where a backend stalls itself, the time that others do is taken over at
  * least this: shorter windows are noise. */
-#define PSI_WINDOW_US (1 * SEC_US)
+#define PSI_WINDOW_US  (1 * SEC_US)
+
+#define PSI_AVERAGE_US (10 * SEC_US)
+#define PSI_HALF_US    (7 * SEC_US)
 
 static uint64_t or_unlimited(uint64_t limit)
 {
@@ -46,6 +49,18 @@ static bool node_known(const struct sampler *s, unsigned int node)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * What our last action still has in PSI's average, at most: a stall of s
+ * seconds adds s/10 of all, and half of that is gone after 7 s.
+ */
+static uint16_t own_psi_centi(const struct action *a, uint64_t now_us)
+{
+	uint64_t centi = MIN(a->own.stall_us * 10000 / PSI_AVERAGE_US, 10000);
+	uint64_t halvings = (now_us - a->end_us) / PSI_HALF_US;
+
+	return (uint16_t)(halvings < 16 ? centi >> halvings : 0);
 }
 
 static void look_before(const struct action_env *env,
@@ -86,6 +101,7 @@ static struct verdict admit(const struct action *a,
 	};
 
 	look_before(env, req, backend, z, &ad);
+	ad.psi_some_centi -= MIN(ad.psi_some_centi, own_psi_centi(a, now_us));
 	return limits_admit(&ad);
 }
 
@@ -417,6 +433,7 @@ static void end(struct action *a, const struct action_env *env, int error,
 		gains_learn(env->gains, r, env->caps->pmd_order,
 			    env->caps->page_size, now_us);
 	a->running = false;
+	a->end_us = now_us;
 	log_info("Action %llu: %s, %s: %u to %u blocks, %llu pages moved, "
 		 "%llu ms CPU in %llu ms",
 		 (unsigned long long)r->id, result_status_name(r->status),

@@ -224,8 +224,11 @@ static int grown(struct job *j, int result)
 	/* short of what was asked for: the kernel found no more, or a signal */
 	if (r < 0 || result < 0 || h->ending || h->now < h->ours)
 		return put_back(j);
+	/*
+	 * Not at once: who wants to resize the pool has waited for the lock
+	 * that our step held, and must have had his turn when we look again.
+	 */
 	h->idle = true;
-	j->look_soon = true;
 	return 0;
 }
 
