@@ -43,7 +43,8 @@ static bool fault_fits(const struct choice_ask *a)
 	uint64_t most = a->free_pages >> a->order;
 	uint64_t room = a->free_pages - MIN(a->free_pages, a->floor_pages);
 
-	if (a->all || a->order > a->pmd_order)
+	/* up to order 3 the kernel would reclaim: see backend_fault.c */
+	if (a->all || a->order > a->pmd_order || a->order <= 3)
 		return false;
 	if (a->order != a->pmd_order && !(a->mthp_orders >> a->order & 1))
 		return false;

@@ -48,8 +48,11 @@ def _(w):
 @suite.case("fault: orders without a folio size, and too many blocks, are "
             "refused in words")
 def _(w):
-    r = w.act("fault", 1, 10)
-    equal((r["status"], r["why"]), (wire.REFUSED, WHY_MISSING), "order 1")
+    r = w.act("fault", 3, 10)
+    equal((r["status"], r["why"]), (wire.REFUSED, WHY_MISSING), "order 3")
+    holds(r["text"], "reclaim")
+    r = w.act("fault", 10, 10)
+    equal((r["status"], r["why"]), (wire.REFUSED, WHY_MISSING), "order 10")
     holds(r["text"], "folio size")
     r = w.act("fault", 4, 100000)
     equal((r["status"], r["why"]), (wire.REFUSED, WHY_LOW_MEMORY), "too many")
@@ -99,7 +102,8 @@ def _(w):
 def _(w):
     for order, blocks in ((9, 10), (4, 200)):
         r = w.act("auto", order, blocks, BACKGROUND)
-        expect_gain(r, blocks)
+        # how far past a small target each may go is its own test's matter
+        check(r["gained"] >= blocks, f"asked for {blocks}, got {r}")
         holds(r["text"], f"auto: {BACKENDS[r['backend']]}, ")
 
 

@@ -195,7 +195,9 @@ static void fault_refuses(void **state)
 	struct world *w = *state;
 
 	set_blocks(w, 10);
-	req.order = 1;
+	req.order = 3;
+	expect_refusal(w, &req, WHY_MISSING, "would reclaim");
+	req.order = 5;
 	expect_refusal(w, &req, WHY_MISSING, "no folio size");
 	req = request;
 	req.blocks = 12000; /* of 12,800, less what must stay free */
@@ -280,23 +282,19 @@ static void fault_is_killed_by(struct world *w, enum stop_why why)
 
 static void fault_stops_at_stalls(void **state)
 {
-	struct msg_action req = request;
 	struct world *w = *state;
 
-	/* a small order: whose stalls they are does not matter */
-	req.order = 3;
 	set_blocks(w, 10);
-	put(w, THP "hugepages-32kB/enabled",
-	    "always inherit [madvise] never\n");
+	put(w, SIZE, "always inherit [madvise] never\n");
 	put(w, "proc/vmstat", "allocstall_movable 5\npgsteal_direct 0\n");
-	assert_true(start(w, &req));
+	assert_true(start(w, &request));
 	assert_false(step(w, MSEC_US));
 	(void)kill(w->action.job.fault.pid, SIGSTOP);
 	put(w, "proc/vmstat", "allocstall_movable 38\npgsteal_direct 0\n");
 	fault_is_killed_by(w, WHY_RECLAIM);
 
 	put(w, "proc/vmstat", "allocstall_movable 5\npgsteal_direct 00000\n");
-	assert_true(start(w, &req));
+	assert_true(start(w, &request));
 	assert_false(step(w, MSEC_US));
 	(void)kill(w->action.job.fault.pid, SIGSTOP);
 	put(w, "proc/vmstat", "allocstall_movable 5\npgsteal_direct 05000\n");
