@@ -204,11 +204,14 @@ class Daemon:
         if self._proc is None:
             return
         everyone = [p for pids in self.pids().values() for p in pids]
-        for pid in everyone:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        # first still all of them: the core would end orderly when it sees the
+        # supervisor gone, and a crash does not
+        for sig in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in everyone:
+                try:
+                    os.kill(pid, sig)
+                except ProcessLookupError:
+                    pass
         self.rc = self._proc.wait()
         self._proc = None
         end = time.monotonic() + 5

@@ -197,8 +197,6 @@ static void fault_refuses(void **state)
 	set_blocks(w, 10);
 	req.order = 3;
 	expect_refusal(w, &req, WHY_MISSING, "would reclaim");
-	req.order = 5;
-	expect_refusal(w, &req, WHY_MISSING, "no folio size");
 	req = request;
 	req.blocks = 12000; /* of 12,800, less what must stay free */
 	expect_refusal(w, &req, WHY_LOW_MEMORY, "too little free");
