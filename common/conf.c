@@ -62,8 +62,8 @@ static int set_time(const struct conf_key *k, uint64_t *at, const char *value,
 			     "'%.64s' is not a time such as 500ms, 30s, 5min",
 			     value);
 	if (us < k->min || us > k->max)
-		return fault(what, "'%.64s' is not within %llums..%llus",
-			     value, (unsigned long long)(k->min / MSEC_US),
+		return fault(what, "'%.64s' is not within %llums..%llus", value,
+			     (unsigned long long)(k->min / MSEC_US),
 			     (unsigned long long)(k->max / SEC_US));
 	*at = us;
 	return 0;
@@ -314,8 +314,11 @@ static void dump_time(uint64_t us, FILE *f)
 		uint64_t us;
 		const char *name;
 	} units[] = {
-		{3600 * SEC_US, "h"}, {60 * SEC_US, "min"}, {SEC_US, "s"},
-		{MSEC_US, "ms"},      {1, "us"},
+		{3600 * SEC_US, "h"},
+		{60 * SEC_US, "min"},
+		{SEC_US, "s"},
+		{MSEC_US, "ms"},
+		{1, "us"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
@@ -351,8 +354,7 @@ static void dump_value(const struct conf_key *k, const void *at, FILE *f)
 		fprintf(f, "%u", *(const uint32_t *)at);
 		break;
 	case CONF_U64:
-		fprintf(f, "%llu",
-			(unsigned long long)*(const uint64_t *)at);
+		fprintf(f, "%llu", (unsigned long long)*(const uint64_t *)at);
 		break;
 	case CONF_TIME_US:
 		dump_time(*(const uint64_t *)at, f);

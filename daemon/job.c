@@ -125,7 +125,7 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 			   "performance or density";
 		return -EPERM;
 	}
-	if (v->job || v->action.id) {
+	if (v->job) {
 		*ret_why = "an action is under way";
 		return -EBUSY;
 	}
@@ -141,11 +141,17 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 	j->order = order ? order : v->hello.pmd_order;
 	j->deadline_us = sum_sat_u64(now_us, time_us);
 	v->job = j;
-	r = ask_next(j, now_us, ret_why);
-	if (r > 0) {
-		*ret_job = j;
+	*ret_job = j;
+	if (v->action.id) {
+		/* one of our own: a person need not wait for it; its result
+		 * starts the job */
+		act_cancel(v);
 		return 0;
 	}
+	r = ask_next(j, now_us, ret_why);
+	if (r > 0)
+		return 0;
+	*ret_job = NULL;
 	v->job = NULL;
 	free(j);
 	if (r < 0)
@@ -153,12 +159,32 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 	return r < 0 ? r : -ECANCELED;
 }
 
+/* Ask the next node, or end the job; @none is said where none was asked. */
+static void go_on(struct job *j, const char *none, uint64_t now_us)
+{
+	bool begun = j->action_id != 0;
+	const char *why;
+	int r = ask_next(j, now_us, &why);
+
+	if (r > 0)
+		return;
+	if (r < 0)
+		job_end(j, false, strerror(-r));
+	else if (begun && j->want == ACTION_BLOCKS_ALL)
+		job_end(j, !j->stopped,
+			j->stopped ? j->stopped : "all nodes done");
+	else
+		job_end(j, false, why ? why : none);
+}
+
 void job_result(struct job *j, const struct msg_result *r, uint64_t now_us)
 {
 	struct job_event ev = {.kind = JOB_RESULT, .result = r};
-	const char *why;
-	int rc;
 
+	if (!j->action_id) {
+		go_on(j, "nothing was asked for", now_us);
+		return;
+	}
 	if (r->id != j->action_id)
 		return;
 	tell(j, &ev);
@@ -177,15 +203,9 @@ void job_result(struct job *j, const struct msg_result *r, uint64_t now_us)
 		job_end(j, true, "target reached");
 		return;
 	}
-	rc = ask_next(j, now_us, &why);
-	if (rc > 0)
-		return;
-	if (rc < 0)
-		job_end(j, false, strerror(-rc));
-	else if (j->want == ACTION_BLOCKS_ALL)
-		job_end(j, true, "all nodes done");
-	else
-		job_end(j, false, why ? why : "no more to be had");
+	if (r->status == RESULT_STOPPED)
+		j->stopped = stop_why_name(r->why);
+	go_on(j, "no more to be had", now_us);
 }
 
 void job_report(struct job *j)

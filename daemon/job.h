@@ -40,6 +40,7 @@ struct job {
 	uint64_t nodes_done; /* bit i: report.node[i] was worked */
 	uint64_t action_id;
 	uint8_t action_node; /* index */
+	const char *stopped; /* a limit that a node met; static, or NULL */
 };
 
 /**

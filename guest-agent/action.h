@@ -19,10 +19,11 @@ struct action_env {
 	const struct msg_hello *caps;
 	const struct sampler *sampler;
 	struct knobs *knobs;
+	struct loans *loans;
 	struct budget *budget;
 	struct backend_memory *memory;
 	struct gains *gains; /* NULL: none is kept */
-	int sys_fd;
+	int proc_fd, sys_fd;
 	bool observe, quiet;
 	uint16_t psi_abort_centi;
 };
@@ -42,6 +43,7 @@ struct action {
 	char choice[PROTO_TEXT_MAX + 1]; /* what auto chose, and why */
 	struct verdict verdict;		 /* why it was told to stop */
 	struct msg_result result;
+	uint64_t kpageflags_words; /* of all before this one */
 };
 
 /**

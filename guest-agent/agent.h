@@ -35,6 +35,7 @@ struct agent {
 	char boot_id[BOOT_ID_TEXT_SIZE];
 	struct sampler sampler;
 	struct knobs knobs;
+	struct loans loans;
 	struct budget budget;
 	struct action action;
 	struct backend_memory memory;

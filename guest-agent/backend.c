@@ -6,6 +6,8 @@
 static const struct backend_ops *const table[BACKEND_COUNT] = {
 	[BACKEND_COMPACT] = &backend_compact,
 	[BACKEND_FAULT] = &backend_fault,
+	[BACKEND_HUGETLB] = &backend_hugetlb,
+	[BACKEND_MEMBLOCK] = &backend_memblock,
 	[BACKEND_PROACTIVE] = &backend_proactive,
 };
 

@@ -13,7 +13,10 @@
 
 #include "knob.h"
 #include "limits.h"
+#include "loan.h"
 #include "proto.h"
+#include "sample.h"
+#include "writer.h"
 
 /* What the compact backend keeps in a job. */
 struct compact_job {
@@ -42,8 +45,9 @@ struct fault_job {
 /* What the proactive backend keeps in a job. */
 struct proactive_job {
 	pid_t kcompactd;
-	uint64_t base_cpu_us; /* its CPU time at the start */
-	uint64_t busy_cpu_us; /* and when it was last seen at work */
+	unsigned int score_pct; /* of the node, at the start */
+	uint64_t base_cpu_us;	/* its CPU time at the start */
+	uint64_t busy_cpu_us;	/* and when it was last seen at work */
 	uint64_t busy_us;
 	bool below_start; /* starts only where the kernel has no floor */
 	bool cancelled;
@@ -56,31 +60,82 @@ struct backend_memory {
 	uint8_t proactive_floor_pct;
 };
 
+enum hugetlb_stage {
+	HUGETLB_GROW,
+	HUGETLB_PUT_BACK,
+};
+
+/* What the hugetlb backend keeps in a job. All figures are huge pages. */
+struct hugetlb_job {
+	struct writer writer;
+	enum hugetlb_stage stage;
+	uint32_t kib;		 /* of a huge page */
+	uint64_t original, ours; /* sizes: as found, as last asked for */
+	uint64_t now;		 /* as last seen */
+	bool holds_knob;
+	bool idle; /* between two writes */
+	bool ending, foreign;
+	int error; /* of a write, to be told once all is back */
+};
+
+enum memblock_stage {
+	MEMBLOCK_SCAN,	 /* reading kpageflags */
+	MEMBLOCK_CHOOSE, /* with fresh figures */
+	MEMBLOCK_TAKE,	 /* the child takes a block offline */
+	MEMBLOCK_RETURN, /* the child brings it back */
+};
+
+struct memblock_map; /* backend_memblock.c */
+
+/* What the memblock backend keeps in a job. */
+struct memblock_job {
+	struct writer writer;
+	enum memblock_stage stage;
+	struct memblock_map *map;
+	uint32_t number; /* the block in hand */
+	uint8_t zone;	 /* that it came from */
+	uint64_t taken_us;
+	uint64_t scan_cpu_us;
+	unsigned int failures;
+	int error;
+	bool holds_knob, ending;
+};
+
 struct job {
-	int sys_fd;
+	int proc_fd, sys_fd;
 	struct knobs *knobs;
+	struct loans *loans;
 	const struct msg_hello *caps;
+	const struct sampler *sampler;
 	struct backend_memory *memory;
-	uint64_t now_us; /* of this step */
 	uint8_t node, order;
 	enum urgency urgency;
 	bool all;		/* as many as can be had */
 	uint64_t target_blocks; /* free ones of the order, in all */
+	uint64_t now_us;	/* of this step */
 	uint64_t start_pages;	/* free at the start */
-	uint64_t start_blocks;	/* free ones of the order, at the start */
-	uint64_t floor_pages;	/* below that no free memory may be taken */
-	unsigned int score_pct; /* of the node, at the start */
-	uint64_t blocks;	/* free now; the action keeps it fresh */
+	/* now; the action keeps these fresh */
+	uint64_t blocks;     /* free or held */
+	uint64_t free_pages; /* of the node */
+	uint64_t high_pages; /* watermark of the node, at the start */
+	/* set by the backend: why it refused, or ended short of its target */
+	struct verdict verdict;
+	bool look_soon;		   /* there is something to do at once */
+	uint64_t kpageflags_words; /* read so far */
 	union {
 		struct compact_job compact;
 		struct fault_job fault;
 		struct proactive_job proactive;
+		struct hugetlb_job hugetlb;
+		struct memblock_job memblock;
 	};
 };
 
 /* What a backend did itself, of what guest-wide figures show. */
 struct job_own {
-	uint64_t held_blocks; /* of the order: free as soon as it ends */
+	/* of the order; it ends by itself when they and the free ones are
+	 * enough, so that they are no reason to stop it */
+	uint64_t held_blocks;
 	uint64_t allocstall;
 	uint64_t stall_us; /* that PSI counts */
 };
@@ -91,7 +146,10 @@ struct backend_ops {
 	 * -EACCES or -EROFS if it may not be used.
 	 */
 	int (*probe)(int sys_fd, unsigned int node);
-	/* Return: 0 if it runs; -errno if not, and nothing needs finishing. */
+	/*
+	 * Return: 0 if it runs; -errno if not, and nothing needs finishing.
+	 * Where it sets the verdict that is a refusal, not a failure.
+	 */
 	int (*start)(struct job *j, uint64_t now_us);
 	/* Return: 0 while it runs; 1 when it ended by itself; -errno. */
 	int (*step)(struct job *j);
@@ -101,18 +159,23 @@ struct backend_ops {
 	void (*finish)(struct job *j, uint64_t now_us);
 	/* CPU time so far. */
 	uint64_t (*cpu_us)(const struct job *j);
-
-	/* The rest is optional. */
-
-	/* Why it cannot do this job, if so; before start. */
-	struct verdict (*admit)(const struct job *j);
-	/* A limit of its own that is reached, if any. */
+	/*
+	 * Blocks of the order that the job holds, and frees at its end.
+	 * NULL: it holds none.
+	 */
+	uint64_t (*held_blocks)(const struct job *j);
+	/* A limit of its own that is reached, if any. NULL: none. */
 	struct verdict (*check)(const struct job *j, const struct progress *p);
+	/* NULL: nothing that would matter. */
 	void (*own)(const struct job *j, struct job_own *ret_own);
+	/* Its allocations may reclaim: it is stopped when much is. */
+	bool may_reclaim;
 };
 
 extern const struct backend_ops backend_compact;
 extern const struct backend_ops backend_fault;
+extern const struct backend_ops backend_hugetlb;
+extern const struct backend_ops backend_memblock;
 extern const struct backend_ops backend_proactive;
 
 /**

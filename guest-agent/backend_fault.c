@@ -64,8 +64,6 @@
  */
 #define STALLS_MAX   32
 #define COSTLY_ORDER 3 /* PAGE_ALLOC_COSTLY_ORDER, the same for ever */
-/* 16 MiB: as for scanned pages of other actions */
-#define RECLAIMED_MAX_PAGES 4096
 
 static bool can_collapse(void)
 {
@@ -124,9 +122,17 @@ static struct verdict refusal(enum stop_why why, const char *text)
 	return (struct verdict){.stop = true, .why = why, .text = text};
 }
 
-static struct verdict fault_admit(const struct job *j)
+/* Below that no free memory may be taken. */
+static uint64_t floor_pages(const struct job *j)
 {
-	uint64_t room = j->start_pages - MIN(j->start_pages, j->floor_pages);
+	return j->high_pages + (LIMITS_MARGIN_BLOCKS << j->order);
+}
+
+/* Why it cannot do this job, if so. */
+static struct verdict admit(const struct job *j)
+{
+	uint64_t floor = floor_pages(j);
+	uint64_t room = j->start_pages - MIN(j->start_pages, floor);
 
 	/* what is known of the switches may be a second old */
 	knobs_tick(j->knobs, j->now_us);
@@ -167,7 +173,7 @@ static void unhold_switches(struct job *j)
 static int begin_pass(struct job *j)
 {
 	struct fault_plan plan = {
-		.proc_fd = j->knobs->proc_fd,
+		.proc_fd = j->proc_fd,
 		.sys_fd = j->sys_fd,
 		.node = j->node,
 		.order = j->order,
@@ -175,7 +181,7 @@ static int begin_pass(struct job *j)
 		.collapse = j->fault.collapse,
 		.background = j->urgency == URGENCY_BACKGROUND,
 		.target_blocks = j->target_blocks,
-		.floor_pages = j->floor_pages,
+		.floor_pages = floor_pages(j),
 		/* about: it only bounds work in vain */
 		.node_pages = j->caps->mem_pages / MAX(j->caps->nr_nodes, 1),
 		.parent = getpid(),
@@ -195,10 +201,13 @@ static int begin_pass(struct job *j)
 
 static int fault_start(struct job *j, uint64_t now_us)
 {
-	void *share =
-		mmap(NULL, sizeof(*j->fault.share), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *share;
 
+	j->verdict = admit(j);
+	if (j->verdict.stop)
+		return -ECANCELED;
+	share = mmap(NULL, sizeof(*j->fault.share), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (share == MAP_FAILED)
 		return -errno;
 	memset(&j->fault, 0, sizeof(j->fault));
@@ -328,8 +337,6 @@ static struct verdict fault_check(const struct job *j, const struct progress *p)
 	}
 	if (stalls > STALLS_MAX)
 		return refusal(WHY_RECLAIM, "allocations stall for reclaim");
-	if (p->reclaimed_pages > RECLAIMED_MAX_PAGES)
-		return refusal(WHY_RECLAIM, "memory is being reclaimed");
 	return (struct verdict){0};
 }
 
@@ -340,7 +347,7 @@ const struct backend_ops backend_fault = {
 	.cancel = fault_cancel,
 	.finish = fault_finish,
 	.cpu_us = fault_cpu_us,
-	.admit = fault_admit,
 	.check = fault_check,
 	.own = fault_own,
+	.may_reclaim = true,
 };

@@ -66,7 +66,10 @@ void config_defaults(struct config *c)
 		.transport_text = "virtio-serial:" PROTO_PORT_NAME,
 		.run_dir = "/run/vmdefrag-agent",
 		.allow_knobs = (1u << KNOB_COUNT) - 1,
-		.allow_backends = (1u << BACKEND_COUNT) - 1,
+		/* memory that is offline for a moment is missed by programs
+		 * that watch its size */
+		.allow_backends =
+			((1u << BACKEND_COUNT) - 1) & ~(1u << BACKEND_MEMBLOCK),
 		/* a tenth of one CPU in the long run; the burst lets a first
 		 * whole compaction of a guest of some 100 GiB through */
 		.cpu_budget_pct = 10,

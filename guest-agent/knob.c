@@ -384,9 +384,8 @@ int knobs_recover(struct knobs *k)
 		k->data.knob[i].used = k->knob[i].managed;
 	}
 	/* entries that need nothing go, also when none is left at all */
-	if (!left)
-		return journal_remove(&k->journal);
-	return knobs_restore_all(k, no_time_us);
+	r = journal_write(&k->journal, &k->data);
+	return left ? knobs_restore_all(k, no_time_us) : r;
 }
 
 void knobs_report(const struct knobs *k, struct msg_report *r)

@@ -321,7 +321,8 @@ def _(w):
     equal(w.daemon.pids()["core"], [core], "the core's process")
 
 
-@suite.case("daemon: a guest that greets without end and never reads costs nobody else")
+@suite.case("daemon: a guest that greets without end and never reads costs "
+            "nobody else")
 def _(w):
     g = w.new_daemon()
     g.greet()
@@ -526,7 +527,8 @@ def _(w):
     with w.agent() as h:
         h.open()
         h.send(wire.DIRECTIVE, wire.directive(
-            1, {"watermark_scale_factor": 55, "watermark_boost_factor": 12345}))
+            1, {"watermark_scale_factor": 55,
+                "watermark_boost_factor": 12345}))
         within(5, lambda: knob(h, "watermark_boost_factor") == "12345", "set")
         h.process.kill()
         h.process.wait()

@@ -26,6 +26,7 @@ CLIENTS_MAX = 32                    # daemon/control.h
 LINE_MAX = 4096
 STRANGER = 4242                     # a uid and gid that nobody has
 GROUP = "games"                     # any but the daemon user's own
+ALL = 0xFFFFFFFF                     # ACTION_BLOCKS_ALL
 suite = Suite()
 
 
@@ -259,6 +260,40 @@ def _(w):
     holds(out.decode(), "cancelled")
     check(w.guest.cancels, "no CANCEL in the guest")
     idle(w)
+
+
+@suite.case("compact while the daemon's own action runs: that one makes way")
+def _(w):
+    calm = w.guest.report_body
+    w.guest.answer_actions = False
+    w.guest.actions.clear()
+    w.guest.cancels.clear()
+    w.guest.report_body = wire.report(
+        free_blocks=[60000, 30000, 10000, 3000, 500, 100, 20, 10, 4, 0, 0])
+    try:
+        within(20, lambda: w.guest.actions, "an action of the daemon's own")
+        check(w.guest.actions[0]["blocks"] < ALL, "the wrong action")
+        w.guest.answer_actions = True
+        rc, out, err = w.daemon.ctl("compact", "web1", timeout=30)
+        equal(rc, 0, f"exit status ({out}{err})")
+        equal(w.guest.cancels, [w.guest.actions[0]["id"]], "cancelled")
+        equal(w.guest.actions[1]["blocks"], ALL, "the second action")
+    finally:
+        w.guest.report_body = calm
+    idle(w)
+
+
+@suite.case("SIGTERM of the daemon tells guests to put their knobs back")
+def _(w):
+    within(10, lambda: w.guest.directives and w.guest.directives[-1]["mask"],
+           "knobs held")
+    equal(w.daemon.stop(), 0, "exit status")
+    within(2, lambda: not w.guest.directives[-1]["mask"],
+           "a last directive that holds nothing")
+    equal(w.guest.directives[-1]["quiet"], 1, "quiet")
+    w.daemon.start()
+    w.daemon.wait_session("web1")
+    within(5, lambda: w.daemon.vm_status("web1").get("report"), "a report")
 
 
 @suite.case("the session ends during compact: its client is told")

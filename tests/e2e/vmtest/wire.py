@@ -18,8 +18,18 @@ NR_CTRS = 24
  RESULT) = range(1, 10)
 BYE_EXIT, BYE_VERSION, BYE_VIOLATION, BYE_RATE, BYE_REFUSED = range(1, 6)
 DONE, STOPPED, REFUSED, FAILED = range(4)
+ALL = 0xFFFFFFFF
 WHY_TARGET, WHY_EXHAUSTED = 0, 1
 WHY_CANCELLED = 6
+
+
+RESULT_HEAD = struct.Struct("<QBBBBBIII14Q")
+RESULT_FIELDS = (
+    "id", "status", "why", "backend", "node", "order", "asked",
+    "blocks_before", "blocks_after", "free_pages_before", "free_pages_after",
+    "migrated", "migrate_failed", "reclaimed", "migrate_scanned",
+    "free_scanned", "allocstall", "pgscan_direct", "swapped_out", "refaults",
+    "kpageflags_words", "cpu_us", "elapsed_us")
 
 
 def _table():
@@ -128,10 +138,11 @@ def directive(ident, knobs=None, lease_ms=5000, quiet=0, reason="test"):
 
 
 def action(ident, node=0, backend=0, order=9, urgency=1, blocks=0xFFFFFFFF,
-           max_time_us=0, reason="test"):
+           max_time_us=0, max_pages=0, max_cpu_us=0, reason="test"):
     return (struct.pack("<QBBBBI", ident, node, backend, order, urgency,
                         blocks)
-            + struct.pack("<QQQ", 0, 0, max_time_us) + text(reason))
+            + struct.pack("<QQQ", max_pages, max_cpu_us, max_time_us)
+            + text(reason))
 
 
 def decode_hello(body):
@@ -162,13 +173,10 @@ def decode_action(body):
 
 
 def decode_result(body):
-    ident, status, why = struct.unpack_from("<QBB", body)
-    n = len(body)
-    words = b""
-    at = struct.calcsize("<QBBBBBIII14Q")
-    if n > at:
-        words = body[at + 1:at + 1 + body[at]]
-    return {"id": ident, "status": status, "why": why, "text": words.decode()}
+    fields = dict(zip(RESULT_FIELDS, RESULT_HEAD.unpack_from(body)))
+    at = RESULT_HEAD.size
+    words = body[at + 1:at + 1 + body[at]]
+    return {**fields, "text": words.decode()}
 
 
 RESULT_FIELDS = ("id", "status", "why", "backend", "node", "order", "asked",

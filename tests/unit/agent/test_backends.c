@@ -100,6 +100,7 @@ static int setup(void **state)
 		.budget = &w.budget,
 		.memory = &w.memory,
 		.gains = &w.gains,
+		.proc_fd = w.proc_fd,
 		.sys_fd = w.sys_fd,
 		.psi_abort_centi = 2000,
 	};

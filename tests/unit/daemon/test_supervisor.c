@@ -182,7 +182,7 @@ static pid_t start_daemon(void)
 	return pid;
 }
 
-/* Return: exit status; -signal; -ETIMEDOUT. */
+/* Return: exit status; -signal; -ETIMEDOUT, and it is gone then as well. */
 static int end_of(pid_t pid, int max_ms)
 {
 	int status;
@@ -193,6 +193,8 @@ static int end_of(pid_t pid, int max_ms)
 						 : -WTERMSIG(status);
 		(void)poll(NULL, 0, 1);
 	}
+	(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
 	return -ETIMEDOUT;
 }
 
@@ -290,11 +292,22 @@ static void kill_child(pid_t pid, int signo)
 	assert_int_equal(kill(pid, signo), 0);
 }
 
-static int setup(void **state)
+static int teardown(void **state)
+{
+	(void)state;
+	if (daemon_pid > 0) {
+		(void)kill(daemon_pid, SIGTERM);
+		(void)end_of(daemon_pid, 8000);
+	}
+	close(note_fd[0]);
+	testdir_remove(&dir);
+	return 0;
+}
+
+static int start(void)
 {
 	struct note n;
 
-	(void)state;
 	nr_kept = 0;
 	if (testdir_make(&dir) || mkdirat(dir.fd, "nodes", 0755) ||
 	    chmod(dir.path, 0777) ||
@@ -312,17 +325,13 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
+/* cmocka calls no teardown for a setup that failed */
+static int setup(void **state)
 {
-	(void)state;
-	if (daemon_pid > 0) {
-		(void)kill(daemon_pid, SIGTERM);
-		if (end_of(daemon_pid, 8000) == -ETIMEDOUT)
-			(void)kill(daemon_pid, SIGKILL);
-	}
-	close(note_fd[0]);
-	testdir_remove(&dir);
-	return 0;
+	if (!start())
+		return 0;
+	(void)teardown(state);
+	return -1;
 }
 
 static void check_vms_come_through(void **state)
@@ -608,6 +617,7 @@ static void check_service(void **state)
 struct status {
 	unsigned int uid[4];
 	unsigned long long cap_eff, cap_prm, cap_bnd, cap_inh;
+	unsigned long long blocked, ignored; /* signals: bit n - 1 */
 	int no_new_privs, nr_groups;
 };
 
@@ -627,6 +637,8 @@ static void read_status(pid_t pid, struct status *s)
 		(void)sscanf(line, "CapPrm: %llx", &s->cap_prm);
 		(void)sscanf(line, "CapBnd: %llx", &s->cap_bnd);
 		(void)sscanf(line, "CapInh: %llx", &s->cap_inh);
+		(void)sscanf(line, "SigBlk: %llx", &s->blocked);
+		(void)sscanf(line, "SigIgn: %llx", &s->ignored);
 		(void)sscanf(line, "NoNewPrivs: %d", &s->no_new_privs);
 		if (!strncmp(line, "Groups:", 7))
 			s->nr_groups = line[strspn(line + 7, " \t\n") + 7] != 0;
@@ -671,6 +683,33 @@ static void check_privileges(void **state)
 	}
 }
 
+/* A terminal's signals are the supervisor's; core and knob writer end in
+ * their own time, the others at once. */
+static void check_signals(void **state)
+{
+	const unsigned long long ignored = 1ull << (SIGINT - 1) |
+					   1ull << (SIGHUP - 1) |
+					   1ull << (SIGPIPE - 1);
+	const struct {
+		const char *role;
+		unsigned long long blocked;
+	} cases[] = {
+		{"core", 1ull << (SIGTERM - 1)},
+		{"knobs", 1ull << (SIGTERM - 1)},
+		{"helper", 0},
+		{"broker", 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct status s;
+
+		read_status(pid_of(cases[i].role), &s);
+		assert_int_equal(s.blocked, cases[i].blocked);
+		assert_int_equal(s.ignored & ignored, ignored);
+	}
+}
+
 /* Links to the core and the supervisor, and what each role opened. */
 static void check_no_fd_is_inherited(void **state)
 {
@@ -688,7 +727,8 @@ static void check_no_fd_is_inherited(void **state)
 		for (int n = 0; fgets(target, sizeof(target), f); n++) {
 			assert_null(strstr(target, "signalfd"));
 			assert_null(strstr(target, "/lock"));
-			assert_true(n < 6);
+			/* stdio, two links, /proc, /sys/fs/cgroup */
+			assert_true(n < 7);
 		}
 		pclose(f);
 	}
@@ -741,6 +781,7 @@ int main(void)
 		TEST(check_second_daemon_is_refused),
 		TEST(check_service),
 		TEST(check_privileges),
+		TEST(check_signals),
 		TEST(check_no_fd_is_inherited),
 		TEST(check_places),
 		TEST(check_open_run_directory_is_refused),
