@@ -291,9 +291,8 @@ static void cmd_compact(struct client *cl, const json_t *req)
 		client_error(cl, "no backend '%.32s'", name);
 		return;
 	}
-	r = job_start(v, cl, (uint32_t)blocks, (uint8_t)backend,
-		      (uint8_t)order, (uint64_t)time_ms * MSEC_US, now_us(),
-		      &cl->job, &why);
+	r = job_start(v, cl, (uint32_t)blocks, (uint8_t)backend, (uint8_t)order,
+		      (uint64_t)time_ms * MSEC_US, now_us(), &cl->job, &why);
 	if (r < 0)
 		client_error(cl, "%s: %s", v->cfg.name, why);
 }
