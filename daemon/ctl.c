@@ -257,8 +257,6 @@ static int run_compact_node(struct ctl *c, const struct args *a)
 			(json_int_t)node);
 	if (a->blocks)
 		json_object_set_new(req, "blocks", json_integer(a->blocks));
-	if (a->order)
-		json_object_set_new(req, "order", json_integer(a->order));
 	if (a->time_ms)
 		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
 	c->answer_timeout_ms =
@@ -360,6 +358,8 @@ static int run_compact(struct ctl *c, const struct args *a)
 
 	if (a->blocks)
 		json_object_set_new(req, "blocks", json_integer(a->blocks));
+	if (a->order)
+		json_object_set_new(req, "order", json_integer(a->order));
 	if (a->time_ms)
 		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
 	sigaction(SIGINT, &sa, NULL);

@@ -15,14 +15,10 @@
 
 /* Where a backend stalls itself, the time that others do is taken over at
  * least this: shorter windows are noise. */
-#define PSI_WINDOW_US (1 * SEC_US)
+#define PSI_WINDOW_US  (1 * SEC_US)
 
-/*
- * Above a background's noise. A kswapd that is woken for a huge page takes up
- * to a high watermark at once (measured: 16,763 pages of a 2 GiB guest with
- * more than half of it free), so this tells at the first time.
- */
-#define RECLAIMED_MAX_PAGES 4096
+#define PSI_AVERAGE_US (10 * SEC_US)
+#define PSI_HALF_US    (7 * SEC_US)
 
 static uint64_t or_unlimited(uint64_t limit)
 {
@@ -55,22 +51,30 @@ static bool node_known(const struct sampler *s, unsigned int node)
 	return false;
 }
 
-static int look_before(const struct action_env *env,
-		       const struct msg_action *req, enum backend backend,
-		       struct admission *a)
+/*
+ * What our last action still has in PSI's average, at most: a stall of s
+ * seconds adds s/10 of all, and half of that is gone after 7 s.
+ */
+static uint16_t own_psi_centi(const struct action *a, uint64_t now_us)
+{
+	uint64_t centi = MIN(a->own.stall_us * 10000 / PSI_AVERAGE_US, 10000);
+	uint64_t halvings = (now_us - a->end_us) / PSI_HALF_US;
+
+	return (uint16_t)(halvings < 16 ? centi >> halvings : 0);
+}
+
+static void look_before(const struct action_env *env,
+			const struct msg_action *req, enum backend backend,
+			const struct zones *z, struct admission *a)
 {
 	struct psi_report psi;
-	struct zones z;
-	int r = sampler_zones(env->sampler, &z);
 
-	if (r < 0)
-		return r;
-	for (unsigned int i = 0; i < z.nr; i++) {
-		a->guest_free_pages += z.zone[i].free_pages;
-		if (z.zone[i].node != req->node)
+	for (unsigned int i = 0; i < z->nr; i++) {
+		a->guest_free_pages += z->zone[i].free_pages;
+		if (z->zone[i].node != req->node)
 			continue;
-		a->free_pages += z.zone[i].free_pages;
-		a->high_pages += z.zone[i].high_pages;
+		a->free_pages += z->zone[i].free_pages;
+		a->high_pages += z->zone[i].high_pages;
 	}
 	a->psi_valid = sampler_psi(env->sampler, &psi) == 0;
 	a->psi_some_centi = a->psi_valid ? psi.some_avg10_centi : 0;
@@ -78,13 +82,12 @@ static int look_before(const struct action_env *env,
 	a->backend_missing = !(env->caps->backends & 1u << backend) &&
 			     !(env->caps->backends_denied & 1u << backend);
 	a->backend_denied = env->caps->backends_denied >> backend & 1;
-	return 0;
 }
 
 static struct verdict admit(const struct action *a,
 			    const struct action_env *env,
 			    const struct msg_action *req, enum backend backend,
-			    uint64_t now_us)
+			    const struct zones *z, uint64_t now_us)
 {
 	struct admission ad = {
 		.observe = env->observe,
@@ -97,10 +100,53 @@ static struct verdict admit(const struct action *a,
 		.cpu_left_us = budget_left_us(env->budget, now_us),
 	};
 
-	if (look_before(env, req, backend, &ad) < 0)
-		return (struct verdict){true, WHY_ERROR,
-					"memory figures cannot be read"};
+	look_before(env, req, backend, z, &ad);
+	ad.psi_some_centi -= MIN(ad.psi_some_centi, own_psi_centi(a, now_us));
 	return limits_admit(&ad);
+}
+
+static uint64_t floor_of(const struct zones *z, const struct msg_action *req)
+{
+	uint64_t pages = LIMITS_MARGIN_BLOCKS << req->order;
+
+	for (unsigned int i = 0; i < z->nr; i++) {
+		if (z->zone[i].node == req->node)
+			pages += z->zone[i].high_pages;
+	}
+	return pages;
+}
+
+/* What the host asked for, or what auto means now; then a->choice says why. */
+static enum backend choose(struct action *a, const struct action_env *env,
+			   const struct msg_action *req, const struct zones *z,
+			   uint64_t now_us)
+{
+	struct gains none = {0};
+	uint32_t blocks[PROTO_ORDERS_MAX];
+	struct choice_ask ask = {
+		.usable = env->caps->backends,
+		.order = req->order,
+		.pmd_order = env->caps->pmd_order,
+		.mthp_orders = env->caps->mthp_orders,
+		.page_size = env->caps->page_size,
+		.all = req->blocks == ACTION_BLOCKS_ALL,
+		.urgency = req->urgency,
+		.blocks = req->blocks,
+		.floor_pages = floor_of(z, req),
+		.score_pct = sampler_score_pct(env->sampler, z, req->node),
+		.nr_nodes = env->caps->nr_nodes,
+		.cpu_left_us = budget_left_us(env->budget, now_us),
+		.cpu_burst_us = env->cfg->cpu_burst_us,
+	};
+
+	a->choice[0] = '\0';
+	if (req->backend != BACKEND_AUTO)
+		return req->backend;
+	zones_sum_node(z, req->node, blocks);
+	ask.free_pages = frag_free_pages(blocks);
+	ask.free_blocks = frag_suitable_blocks(blocks, req->order);
+	return choice_make(env->gains ? env->gains : &none, &ask, now_us,
+			   a->choice);
 }
 
 static void result_begin(struct msg_result *r, const struct msg_action *req,
@@ -145,23 +191,36 @@ static uint32_t to_u32(uint64_t v)
 	return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
-/* Return: 0 where it cannot be read; nothing starts then, anyway. */
-static uint64_t high_pages_of(const struct sampler *s, unsigned int node)
+static void job_init(struct action *a, const struct action_env *env,
+		     const struct msg_action *req, const struct zones *z,
+		     uint64_t now_us)
 {
-	uint64_t high_pages = 0;
-	struct zones z;
-
-	if (sampler_zones(s, &z) < 0)
-		return 0;
-	for (unsigned int i = 0; i < z.nr; i++) {
-		if (z.zone[i].node == node)
-			high_pages += z.zone[i].high_pages;
-	}
-	return high_pages;
+	a->job = (struct job){
+		.proc_fd = env->proc_fd,
+		.sys_fd = env->sys_fd,
+		.knobs = env->knobs,
+		.loans = env->loans,
+		.caps = env->caps,
+		.memory = env->memory,
+		.now_us = now_us,
+		.node = req->node,
+		.order = req->order,
+		.urgency = req->urgency,
+		.all = a->limits.all,
+		.target_blocks = a->limits.target_blocks,
+		.start_pages = a->result.free_pages_before,
+		.start_blocks = a->result.blocks_before,
+		.floor_pages = floor_of(z, req),
+		.score_pct = sampler_score_pct(env->sampler, z, req->node),
+		.blocks = a->result.blocks_before,
+		.free_pages = a->result.free_pages_before,
+	};
 }
 
+/* Return: 0 if it runs; -ECANCELED if *@ret_v says why not; -errno. */
 static int begin(struct action *a, const struct action_env *env,
-		 const struct msg_action *req, uint64_t now_us)
+		 const struct msg_action *req, const struct zones *z,
+		 uint64_t now_us, struct verdict *ret_v)
 {
 	uint64_t blocks, free_pages;
 	int r = look_at_node(env->sampler, req->node, req->order, &blocks,
@@ -174,27 +233,11 @@ static int begin(struct action *a, const struct action_env *env,
 	a->result.blocks_before = to_u32(blocks);
 	a->result.free_pages_before = free_pages;
 	set_limits(a, env, req, now_us);
-	a->limits.max_reclaimed_pages =
-		a->ops->may_reclaim ? RECLAIMED_MAX_PAGES : 0;
-	a->job = (struct job){
-		.proc_fd = env->proc_fd,
-		.sys_fd = env->sys_fd,
-		.knobs = env->knobs,
-		.loans = env->loans,
-		.caps = env->caps,
-		.sampler = env->sampler,
-		.memory = env->memory,
-		.node = req->node,
-		.order = req->order,
-		.urgency = req->urgency,
-		.all = a->limits.all,
-		.target_blocks = a->limits.target_blocks,
-		.start_pages = free_pages,
-		.blocks = blocks,
-		.free_pages = free_pages,
-		.now_us = now_us,
-		.high_pages = high_pages_of(env->sampler, req->node),
-	};
+	job_init(a, env, req, z, now_us);
+	if (a->ops->admit)
+		*ret_v = a->ops->admit(&a->job);
+	if (ret_v->stop)
+		return -ECANCELED;
 	memset(&a->progress, 0, sizeof(a->progress));
 	a->verdict = (struct verdict){0};
 	a->start_us = now_us;
@@ -206,64 +249,36 @@ static int begin(struct action *a, const struct action_env *env,
 	return a->ops->start(&a->job, now_us);
 }
 
-/* What the host asked for, or what auto means now; then a->choice says why. */
-static enum backend choose(struct action *a, const struct action_env *env,
-			   const struct msg_action *req, uint64_t now_us)
-{
-	struct gains none = {0};
-	uint32_t blocks[PROTO_ORDERS_MAX];
-	struct zones z;
-	struct choice_ask ask = {
-		.usable = env->caps->backends,
-		.order = req->order,
-		.pmd_order = env->caps->pmd_order,
-		.mthp_orders = env->caps->mthp_orders,
-		.page_size = env->caps->page_size,
-		.all = req->blocks == ACTION_BLOCKS_ALL,
-		.urgency = req->urgency,
-		.blocks = req->blocks,
-		.floor_pages = high_pages_of(env->sampler, req->node) +
-			       (LIMITS_MARGIN_BLOCKS << req->order),
-		.nr_nodes = env->caps->nr_nodes,
-		.cpu_left_us = budget_left_us(env->budget, now_us),
-		.cpu_burst_us = env->cfg->cpu_burst_us,
-	};
-
-	a->choice[0] = '\0';
-	if (req->backend != BACKEND_AUTO)
-		return req->backend;
-	if (sampler_zones(env->sampler, &z) < 0)
-		return BACKEND_COMPACT; /* which then says so */
-	zones_sum_node(&z, req->node, blocks);
-	ask.free_pages = frag_free_pages(blocks);
-	ask.free_blocks = frag_suitable_blocks(blocks, req->order);
-	ask.score_pct = sampler_score_pct(env->sampler, &z, req->node);
-	return choice_make(env->gains ? env->gains : &none, &ask, now_us,
-			   a->choice);
-}
-
 bool action_start(struct action *a, const struct action_env *env,
 		  const struct msg_action *req, uint64_t now_us,
 		  struct msg_result *ret_result)
 {
-	/* nothing of a running one may be touched */
-	enum backend backend =
-		a->running ? a->result.backend : choose(a, env, req, now_us);
-	struct verdict v = admit(a, env, req, backend, now_us);
+	enum backend backend;
+	struct verdict v;
+	struct zones z;
 	int r;
 
-	result_begin(ret_result, req, backend);
-	if (v.stop) {
+	if (a->running) {
+		/* nothing of the running one may be touched */
+		result_begin(ret_result, req, req->backend);
+		v = (struct verdict){true, WHY_BUSY, "another action runs"};
 		result_refused(ret_result, &v);
 		return false;
 	}
-	a->ops = backend_get(backend);
-	a->result = *ret_result;
-	r = begin(a, env, req, now_us);
-	if (r < 0) {
-		v = a->job.verdict;
-		if (!v.stop)
+	r = sampler_zones(env->sampler, &z);
+	backend = r < 0 ? req->backend : choose(a, env, req, &z, now_us);
+	result_begin(ret_result, req, backend);
+	v = r < 0 ? (struct verdict){true, WHY_ERROR,
+				     "memory figures cannot be read"}
+		  : admit(a, env, req, backend, &z, now_us);
+	if (!v.stop) {
+		a->ops = backend_get(backend);
+		a->result = *ret_result;
+		r = begin(a, env, req, &z, now_us, &v);
+		if (r < 0 && !v.stop)
 			v = (struct verdict){true, WHY_ERROR, strerror(-r)};
+	}
+	if (v.stop) {
 		result_refused(ret_result, &v);
 		return false;
 	}
@@ -325,10 +340,8 @@ static void look(struct action *a, const struct sampler *s, uint64_t now_us)
 	struct progress *p = &a->progress;
 	struct vmstat vs;
 
-	if (look_at_node(s, a->job.node, a->job.order, &p->blocks,
-			 &a->job.free_pages) == 0 &&
-	    a->ops->held_blocks)
-		p->blocks += a->ops->held_blocks(&a->job);
+	(void)look_at_node(s, a->job.node, a->job.order, &p->blocks,
+			   &a->job.free_pages);
 	if (sampler_vmstat(s, &vs) == 0) {
 		p->migrated_pages = grown(a, &vs, CTR_PGMIGRATE_SUCCESS);
 		p->scanned_direct_pages = grown(a, &vs, CTR_PGSCAN_DIRECT);
@@ -344,6 +357,7 @@ static void look(struct action *a, const struct sampler *s, uint64_t now_us)
 	p->cpu_us = a->ops->cpu_us(&a->job);
 	p->elapsed_us = now_us - a->start_us;
 	a->job.blocks = p->blocks;
+	a->job.now_us = now_us;
 }
 
 static void result_counters(const struct action *a, const struct vmstat *vs,
@@ -402,16 +416,13 @@ static void end(struct action *a, const struct action_env *env, int error,
 	(void)sampler_vmstat(env->sampler, &vs);
 	if (a->ops->own)
 		a->ops->own(&a->job, &a->own);
+	if (a->ops->check && !a->verdict.stop)
+		a->verdict = a->ops->check(&a->job, &a->progress);
 	*r = a->result;
 	r->cpu_us = a->ops->cpu_us(&a->job);
 	r->elapsed_us = now_us - a->start_us;
 	r->blocks_after = to_u32(blocks);
 	r->free_pages_after = free_pages;
-	/* told to stop by nobody but itself */
-	if (!a->verdict.stop)
-		a->verdict = a->job.verdict;
-	if (!a->verdict.stop && a->ops->check)
-		a->verdict = a->ops->check(&a->job, &a->progress);
 	result_counters(a, &vs, r);
 	result_outcome(a, error, r);
 	a->ops->finish(&a->job, now_us);
@@ -422,6 +433,7 @@ static void end(struct action *a, const struct action_env *env, int error,
 		gains_learn(env->gains, r, env->caps->pmd_order,
 			    env->caps->page_size, now_us);
 	a->running = false;
+	a->end_us = now_us;
 	log_info("Action %llu: %s, %s: %u to %u blocks, %llu pages moved, "
 		 "%llu ms CPU in %llu ms",
 		 (unsigned long long)r->id, result_status_name(r->status),
@@ -449,7 +461,6 @@ bool action_step(struct action *a, const struct action_env *env,
 		return false;
 	look(a, env->sampler, now_us);
 	v = limits_check(&a->limits, &a->progress);
-	a->job.now_us = now_us;
 	if (!v.stop && a->ops->check)
 		v = a->ops->check(&a->job, &a->progress);
 	if (v.stop)

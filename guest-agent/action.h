@@ -39,7 +39,8 @@ struct action {
 	uint64_t psi_look_us;
 	/* where PSI and our own part in it stood, to tell them apart */
 	uint64_t psi_base_us, psi_base_some_us, psi_base_own_us;
-	struct job_own own;
+	struct job_own own; /* of the newest one, also after its end */
+	uint64_t end_us;
 	char choice[PROTO_TEXT_MAX + 1]; /* what auto chose, and why */
 	struct verdict verdict;		 /* why it was told to stop */
 	struct msg_result result;

@@ -15,7 +15,6 @@
 #include "limits.h"
 #include "loan.h"
 #include "proto.h"
-#include "sample.h"
 #include "writer.h"
 
 /* What the compact backend keeps in a job. */
@@ -45,19 +44,12 @@ struct fault_job {
 /* What the proactive backend keeps in a job. */
 struct proactive_job {
 	pid_t kcompactd;
-	unsigned int score_pct; /* of the node, at the start */
-	uint64_t base_cpu_us;	/* its CPU time at the start */
-	uint64_t busy_cpu_us;	/* and when it was last seen at work */
+	uint64_t base_cpu_us; /* its CPU time at the start */
+	uint64_t busy_cpu_us; /* and when it was last seen at work */
 	uint64_t busy_us;
 	bool below_start; /* starts only where the kernel has no floor */
 	bool cancelled;
 	uint64_t cancelled_us;
-};
-
-/* What backends learn about the kernel; the agent keeps it. */
-struct backend_memory {
-	/* no proactive run starts at this score or below, seen so */
-	uint8_t proactive_floor_pct;
 };
 
 enum hugetlb_stage {
@@ -76,6 +68,7 @@ struct hugetlb_job {
 	bool idle; /* between two writes */
 	bool ending, foreign;
 	int error; /* of a write, to be told once all is back */
+	struct verdict verdict;
 };
 
 enum memblock_stage {
@@ -97,8 +90,14 @@ struct memblock_job {
 	uint64_t taken_us;
 	uint64_t scan_cpu_us;
 	unsigned int failures;
-	int error;
 	bool holds_knob, ending;
+	struct verdict verdict;
+};
+
+/* What backends learn about the kernel; the agent keeps it. */
+struct backend_memory {
+	/* no proactive run starts at this score or below, seen so */
+	uint8_t proactive_floor_pct;
 };
 
 struct job {
@@ -106,20 +105,20 @@ struct job {
 	struct knobs *knobs;
 	struct loans *loans;
 	const struct msg_hello *caps;
-	const struct sampler *sampler;
 	struct backend_memory *memory;
+	uint64_t now_us; /* of this step */
 	uint8_t node, order;
 	enum urgency urgency;
 	bool all;		/* as many as can be had */
 	uint64_t target_blocks; /* free ones of the order, in all */
-	uint64_t now_us;	/* of this step */
 	uint64_t start_pages;	/* free at the start */
-	/* now; the action keeps these fresh */
-	uint64_t blocks;     /* free or held */
+	uint64_t start_blocks;	/* free ones of the order, at the start */
+	uint64_t floor_pages;	/* below that no free memory may be taken */
+	unsigned int score_pct; /* of the node, at the start */
+	/* now; the action keeps both fresh */
+	uint64_t blocks;     /* free */
 	uint64_t free_pages; /* of the node */
-	uint64_t high_pages; /* watermark of the node, at the start */
-	/* set by the backend: why it refused, or ended short of its target */
-	struct verdict verdict;
+	/* by the backend */
 	bool look_soon;		   /* there is something to do at once */
 	uint64_t kpageflags_words; /* read so far */
 	union {
@@ -133,9 +132,7 @@ struct job {
 
 /* What a backend did itself, of what guest-wide figures show. */
 struct job_own {
-	/* of the order; it ends by itself when they and the free ones are
-	 * enough, so that they are no reason to stop it */
-	uint64_t held_blocks;
+	uint64_t held_blocks; /* of the order: free as soon as it ends */
 	uint64_t allocstall;
 	uint64_t stall_us; /* that PSI counts */
 };
@@ -146,10 +143,7 @@ struct backend_ops {
 	 * -EACCES or -EROFS if it may not be used.
 	 */
 	int (*probe)(int sys_fd, unsigned int node);
-	/*
-	 * Return: 0 if it runs; -errno if not, and nothing needs finishing.
-	 * Where it sets the verdict that is a refusal, not a failure.
-	 */
+	/* Return: 0 if it runs; -errno if not, and nothing needs finishing. */
 	int (*start)(struct job *j, uint64_t now_us);
 	/* Return: 0 while it runs; 1 when it ended by itself; -errno. */
 	int (*step)(struct job *j);
@@ -159,17 +153,14 @@ struct backend_ops {
 	void (*finish)(struct job *j, uint64_t now_us);
 	/* CPU time so far. */
 	uint64_t (*cpu_us)(const struct job *j);
-	/*
-	 * Blocks of the order that the job holds, and frees at its end.
-	 * NULL: it holds none.
-	 */
-	uint64_t (*held_blocks)(const struct job *j);
-	/* A limit of its own that is reached, if any. NULL: none. */
+
+	/* The rest is optional. */
+
+	/* Why it cannot do this job, if so; before start. */
+	struct verdict (*admit)(const struct job *j);
+	/* A limit of its own that is reached, if any. */
 	struct verdict (*check)(const struct job *j, const struct progress *p);
-	/* NULL: nothing that would matter. */
 	void (*own)(const struct job *j, struct job_own *ret_own);
-	/* Its allocations may reclaim: it is stopped when much is. */
-	bool may_reclaim;
 };
 
 extern const struct backend_ops backend_compact;

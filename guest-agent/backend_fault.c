@@ -25,13 +25,8 @@
  *   "defer+madvise" and "never" becomes "madvise", which differ from the old
  *   value for advised regions alone.
  *
- * None of these allocations wakes kswapd (GFP_TRANSHUGE). One that found
- * nothing by compaction may reclaim by itself: for what the kernel calls a
- * costly order, above 3, only if free memory is short, and then it gives up.
- * Smaller orders it reclaims and swaps for, however much is free, up to the
- * out-of-memory killer (measured with 1.1 of 2 GiB free, order 3, 7.3: 1,047
- * pages swapped out for 212 blocks). So blocks of these are made by faults of
- * order 4, as two or more at a time.
+ * None of these allocations wakes kswapd (GFP_TRANSHUGE), but one that found
+ * nothing by compaction reclaims by itself: such stalls end it soon.
  *
  * Orders up to 3 and the PMD's are freed to per-CPU lists first, which would
  * hide them, so these are capped meanwhile. Some may stay there even so, or
@@ -61,14 +56,16 @@
 #define SWITCH_WAIT_US (2 * SEC_US)
 
 /*
- * Direct reclaims of others that mean memory is short. A fault of ours that
- * finds nothing counts as one too, though it reclaims nothing where enough is
- * free: the yield tells the same.
+ * Direct reclaims that mean memory is short. A fault of a costly order that
+ * finds nothing counts as one of them though it reclaims nothing where enough
+ * is free, so there ours say no more than the yield does. Smaller orders
+ * retry for as long as reclaim gets anywhere, even to the out-of-memory
+ * killer: there ours count as well.
  */
-#define STALLS_MAX 32
-
-/* What the kernel calls costly begins behind this order, the same for ever. */
-#define COSTLY_ORDER 3
+#define STALLS_MAX   32
+#define COSTLY_ORDER 3 /* PAGE_ALLOC_COSTLY_ORDER, the same for ever */
+/* 16 MiB: as for scanned pages of other actions */
+#define RECLAIMED_MAX_PAGES 4096
 
 static bool can_collapse(void)
 {
@@ -105,16 +102,9 @@ static bool defrag_serves(const struct job *j)
 	return s->readable && defrag_wanted(j) == s->current;
 }
 
-/* Of the folios that are taken. */
-static unsigned int folio_order(const struct job *j)
-{
-	return MAX(j->order, COSTLY_ORDER + 1u);
-}
-
 static bool size_serves(const struct job *j)
 {
-	return mthp_serves_advised(j->sys_fd, folio_order(j),
-				   j->caps->pmd_order);
+	return mthp_serves_advised(j->sys_fd, j->order, j->caps->pmd_order);
 }
 
 static bool may_switch(const struct job *j, unsigned int knob)
@@ -126,7 +116,7 @@ static bool may_switch(const struct job *j, unsigned int knob)
 
 static bool is_pmd(const struct job *j)
 {
-	return folio_order(j) == j->caps->pmd_order;
+	return j->order == j->caps->pmd_order;
 }
 
 static struct verdict refusal(enum stop_why why, const char *text)
@@ -134,27 +124,19 @@ static struct verdict refusal(enum stop_why why, const char *text)
 	return (struct verdict){.stop = true, .why = why, .text = text};
 }
 
-/* Below that no free memory may be taken. */
-static uint64_t floor_pages(const struct job *j)
+static struct verdict fault_admit(const struct job *j)
 {
-	return j->high_pages + (LIMITS_MARGIN_BLOCKS << j->order);
-}
-
-/* Why it cannot do this job, if so. */
-static struct verdict admit(const struct job *j)
-{
-	uint64_t floor = floor_pages(j);
-	uint64_t room = j->start_pages - MIN(j->start_pages, floor);
+	uint64_t room = j->start_pages - MIN(j->start_pages, j->floor_pages);
 
 	/* what is known of the switches may be a second old */
 	knobs_tick(j->knobs, j->now_us);
-	if (!is_pmd(j) && !(j->caps->mthp_orders >> folio_order(j) & 1))
+	if (!is_pmd(j) && !(j->caps->mthp_orders >> j->order & 1))
 		return refusal(WHY_MISSING, "no folio size of this order here");
 	if (is_pmd(j) && !(size_serves(j) && defrag_serves(j)) &&
 	    !can_collapse())
 		return refusal(WHY_MISSING, "THP is off, and no MADV_COLLAPSE");
 	if (!is_pmd(j) &&
-	    ((!size_serves(j) && !may_switch(j, KNOB_MTHP(folio_order(j)))) ||
+	    ((!size_serves(j) && !may_switch(j, KNOB_MTHP(j->order))) ||
 	     (!defrag_serves(j) && !may_switch(j, KNOB_THP_DEFRAG))))
 		return refusal(WHY_DENIED, "THP switches are not ours to set");
 	if (!j->all && j->target_blocks > room >> j->order)
@@ -166,7 +148,7 @@ static struct verdict admit(const struct job *j)
 static void hold_switches(struct job *j)
 {
 	if (!is_pmd(j) && !size_serves(j))
-		knobs_hold(j->knobs, KNOB_MTHP(folio_order(j)), MTHP_MADVISE);
+		knobs_hold(j->knobs, KNOB_MTHP(j->order), MTHP_MADVISE);
 	if (!is_pmd(j) && !defrag_serves(j))
 		knobs_hold(j->knobs, KNOB_THP_DEFRAG, defrag_wanted(j));
 	/* without it there is less to be seen afterwards */
@@ -176,7 +158,7 @@ static void hold_switches(struct job *j)
 
 static void unhold_switches(struct job *j)
 {
-	knobs_unhold(j->knobs, KNOB_MTHP(folio_order(j)));
+	knobs_unhold(j->knobs, KNOB_MTHP(j->order));
 	knobs_unhold(j->knobs, KNOB_THP_DEFRAG);
 	knobs_unhold(j->knobs, KNOB_PCP_HIGH_FRACTION);
 	knobs_tick(j->knobs, j->now_us);
@@ -185,16 +167,15 @@ static void unhold_switches(struct job *j)
 static int begin_pass(struct job *j)
 {
 	struct fault_plan plan = {
-		.proc_fd = j->proc_fd,
+		.proc_fd = j->knobs->proc_fd,
 		.sys_fd = j->sys_fd,
 		.node = j->node,
-		.order = folio_order(j),
-		.want_order = j->order,
+		.order = j->order,
 		.pmd_order = j->caps->pmd_order,
 		.collapse = j->fault.collapse,
 		.background = j->urgency == URGENCY_BACKGROUND,
 		.target_blocks = j->target_blocks,
-		.floor_pages = floor_pages(j),
+		.floor_pages = j->floor_pages,
 		/* about: it only bounds work in vain */
 		.node_pages = j->caps->mem_pages / MAX(j->caps->nr_nodes, 1),
 		.parent = getpid(),
@@ -214,13 +195,10 @@ static int begin_pass(struct job *j)
 
 static int fault_start(struct job *j, uint64_t now_us)
 {
-	void *share;
-
-	j->verdict = admit(j);
-	if (j->verdict.stop)
-		return -ECANCELED;
-	share = mmap(NULL, sizeof(*j->fault.share), PROT_READ | PROT_WRITE,
+	void *share =
+		mmap(NULL, sizeof(*j->fault.share), PROT_READ | PROT_WRITE,
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
 	if (share == MAP_FAILED)
 		return -errno;
 	memset(&j->fault, 0, sizeof(j->fault));
@@ -250,7 +228,7 @@ static void reaped(struct job *j, const struct rusage *ru)
 			    (uint64_t)ru->ru_stime.tv_usec;
 	log_info("Held %llu blocks of order %u, %llu faults fell back",
 		 (unsigned long long)atomic_load(&f->share->held_blocks),
-		 folio_order(j),
+		 j->order,
 		 (unsigned long long)atomic_load(&f->share->failed_blocks));
 	f->stalls += atomic_load(&f->share->stalls);
 	f->stall_us += atomic_load(&f->share->stall_us);
@@ -325,8 +303,7 @@ static void fault_own(const struct job *j, struct job_own *ret_own)
 {
 	const struct fault_job *f = &j->fault;
 
-	ret_own->held_blocks = atomic_load(&f->share->held_blocks)
-			       << (folio_order(j) - j->order);
+	ret_own->held_blocks = atomic_load(&f->share->held_blocks);
 	ret_own->allocstall = f->stalls + atomic_load(&f->share->stalls);
 	ret_own->stall_us = f->stall_us + atomic_load(&f->share->stall_us);
 }
@@ -338,7 +315,8 @@ static struct verdict fault_check(const struct job *j, const struct progress *p)
 
 	fault_own(j, &own);
 	stalls = p->allocstalls;
-	stalls -= MIN(stalls, own.allocstall);
+	if (j->order > COSTLY_ORDER)
+		stalls -= MIN(stalls, own.allocstall);
 	switch (atomic_load(&j->fault.share->end)) {
 	case FAULT_YIELD:
 		return refusal(WHY_EXHAUSTED, "too many faults fell back");
@@ -350,6 +328,8 @@ static struct verdict fault_check(const struct job *j, const struct progress *p)
 	}
 	if (stalls > STALLS_MAX)
 		return refusal(WHY_RECLAIM, "allocations stall for reclaim");
+	if (p->reclaimed_pages > RECLAIMED_MAX_PAGES)
+		return refusal(WHY_RECLAIM, "memory is being reclaimed");
 	return (struct verdict){0};
 }
 
@@ -360,7 +340,7 @@ const struct backend_ops backend_fault = {
 	.cancel = fault_cancel,
 	.finish = fault_finish,
 	.cpu_us = fault_cpu_us,
+	.admit = fault_admit,
 	.check = fault_check,
 	.own = fault_own,
-	.may_reclaim = true,
 };

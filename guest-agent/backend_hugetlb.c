@@ -53,9 +53,11 @@
 #define STEP_MAX 64u
 #define STEP_ALL 16u
 
-/* What compaction itself wants free, in blocks: twice the order, and as much
- * for those who allocate meanwhile. */
-#define FLOOR_BLOCKS UINT64_C(4)
+/*
+ * Above a background's noise. A kswapd that is woken for a huge page takes up
+ * to a high watermark at once (see above), so this tells at the first time.
+ */
+#define RECLAIMED_MAX_PAGES 4096
 
 static struct hugepool pool_of(const struct job *j)
 {
@@ -67,25 +69,29 @@ static int hugetlb_probe(int sys_fd, unsigned int node)
 	return hugepool_probe(sys_fd, node);
 }
 
-static uint64_t hugetlb_held(const struct job *j)
+static uint64_t held(const struct job *j)
 {
 	const struct hugetlb_job *h = &j->hugetlb;
 
 	return h->foreign ? 0 : h->now - MIN(h->now, h->original);
 }
 
+/* Free ones, and those that will be. */
+static uint64_t have(const struct job *j)
+{
+	return j->blocks + held(j);
+}
+
 /* Pages that the next step may take; 0: no more can be asked for. */
 static uint64_t step_pages(const struct job *j)
 {
-	uint64_t free_blocks = j->blocks - MIN(j->blocks, hugetlb_held(j));
-	uint64_t missing = j->target_blocks - MIN(j->target_blocks, j->blocks);
-	uint64_t floor_pages = j->high_pages + (FLOOR_BLOCKS << j->order);
-	uint64_t room =
-		(j->free_pages - MIN(j->free_pages, floor_pages)) >> j->order;
+	uint64_t missing = j->target_blocks - MIN(j->target_blocks, have(j));
+	uint64_t room = (j->free_pages - MIN(j->free_pages, j->floor_pages)) >>
+			j->order;
 	uint64_t step = CLAMP(missing / 8, STEP_MIN, STEP_MAX);
 
 	step = j->all ? STEP_ALL : MIN(step, missing);
-	return MIN(free_blocks + step, room);
+	return MIN(j->blocks + step, room);
 }
 
 static int write_size(struct job *j, uint64_t pages)
@@ -127,59 +133,51 @@ static void give_back_knob(struct job *j, uint64_t now_us)
 	j->hugetlb.holds_knob = false;
 }
 
-static void refuse(struct job *j, enum stop_why why, const char *text)
+static struct verdict no(enum stop_why why, const char *text)
 {
-	j->verdict = (struct verdict){.stop = true, .why = why, .text = text};
+	return (struct verdict){.stop = true, .why = why, .text = text};
 }
 
-/* Return: 0, or -errno, with the verdict where that is no failure. */
-static int look_at_pool(struct job *j)
+static struct verdict hugetlb_admit(const struct job *j)
 {
-	struct hugetlb_job *h = &j->hugetlb;
-	struct hugepool p = pool_of(j);
+	struct hugepool p = {.node = j->node,
+			     .kib = j->caps->page_size / 1024 << j->order};
 	struct hugepool_size size;
 	int r = hugepool_read(j->sys_fd, &p, &size);
 
 	if (r == -ENOENT)
-		refuse(j, WHY_MISSING, "no huge pages of this order");
-	if (r < 0)
-		return r;
+		return no(WHY_MISSING, "no huge pages of this order");
 	/* growing would turn these into pages of the pool, for good */
-	if (size.surplus_pages) {
-		refuse(j, WHY_BUSY, "pool has surplus pages");
-		return -EBUSY;
-	}
-	h->original = h->now = h->ours = size.pages;
-	return 0;
+	if (!r && size.surplus_pages)
+		return no(WHY_BUSY, "pool has surplus pages");
+	if (caps_has_swap(j->proc_fd))
+		return no(WHY_RECLAIM, "with swap on kswapd would swap");
+	if (!step_pages(j))
+		return no(WHY_LOW_MEMORY, "no room for a pool");
+	if (loans_any(j->loans))
+		return no(WHY_BUSY, "pool waits for being put back");
+	return (struct verdict){0};
 }
 
 static int hugetlb_start(struct job *j, uint64_t now_us)
 {
 	struct hugetlb_job *h = &j->hugetlb;
-	uint64_t pages;
+	struct hugepool_size size;
+	struct hugepool p;
 	int r;
 
 	memset(h, 0, sizeof(*h));
 	h->kib = j->caps->page_size / 1024 << j->order;
-	r = look_at_pool(j);
+	p = pool_of(j);
+	r = hugepool_read(j->sys_fd, &p, &size);
 	if (r < 0)
 		return r;
-	if (caps_has_swap(j->proc_fd)) {
-		refuse(j, WHY_RECLAIM, "with swap on kswapd would swap");
-		return -EBUSY;
-	}
-	pages = step_pages(j);
-	if (!pages) {
-		refuse(j, WHY_LOW_MEMORY, "no room for a pool");
-		return -ENOMEM;
-	}
+	h->original = h->now = h->ours = size.pages;
 	/* without it there is less to be had, which the result shows */
 	knobs_hold(j->knobs, KNOB_PCP_HIGH_FRACTION, PCP_FRACTION_CAP);
 	knobs_tick(j->knobs, now_us);
 	h->holds_knob = true;
-	r = grow(j, pages);
-	if (r == -EAGAIN)
-		refuse(j, WHY_BUSY, "pool waits for being put back");
+	r = grow(j, step_pages(j));
 	if (r < 0)
 		give_back_knob(j, now_us);
 	return r;
@@ -202,7 +200,7 @@ static int lose(struct job *j, uint64_t pages)
 		   h->kib, j->node, h->ours, pages);
 	h->foreign = true;
 	loans_end_pool(j->loans, j->node, h->kib);
-	refuse(j, WHY_BUSY, "pool was changed by others");
+	h->verdict = no(WHY_BUSY, "pool was changed by others");
 	return 1;
 }
 
@@ -226,8 +224,11 @@ static int grown(struct job *j, int result)
 	/* short of what was asked for: the kernel found no more, or a signal */
 	if (r < 0 || result < 0 || h->ending || h->now < h->ours)
 		return put_back(j);
+	/*
+	 * Not at once: who wants to resize the pool has waited for the lock
+	 * that our step held, and must have had his turn when we look again.
+	 */
 	h->idle = true;
-	j->look_soon = true;
 	return 0;
 }
 
@@ -238,13 +239,14 @@ static int next(struct job *j)
 	struct hugepool p = pool_of(j);
 	struct hugepool_size size;
 
-	if (j->hugetlb.ending || j->blocks >= j->target_blocks)
+	if (j->hugetlb.ending || have(j) >= j->target_blocks)
 		return put_back(j);
 	if (hugepool_read(j->sys_fd, &p, &size) == 0 &&
 	    size.pages != j->hugetlb.ours)
 		return lose(j, size.pages);
 	if (!pages)
-		refuse(j, WHY_LOW_MEMORY, "pool would take too much");
+		j->hugetlb.verdict =
+			no(WHY_LOW_MEMORY, "pool would take too much");
 	if (!pages || grow(j, pages) < 0)
 		return put_back(j);
 	return 0;
@@ -302,6 +304,25 @@ static uint64_t hugetlb_cpu_us(const struct job *j)
 	return writer_cpu_us(&j->hugetlb.writer);
 }
 
+static struct verdict hugetlb_check(const struct job *j,
+				    const struct progress *p)
+{
+	if (j->hugetlb.verdict.stop)
+		return j->hugetlb.verdict;
+	if (p->reclaimed_pages > RECLAIMED_MAX_PAGES)
+		return no(WHY_RECLAIM, "reclaim rises");
+	return (struct verdict){0};
+}
+
+/* Direct compaction stalls by PSI's measure, and is nearly all it does. */
+static void hugetlb_own(const struct job *j, struct job_own *ret_own)
+{
+	*ret_own = (struct job_own){
+		.held_blocks = held(j),
+		.stall_us = hugetlb_cpu_us(j),
+	};
+}
+
 const struct backend_ops backend_hugetlb = {
 	.probe = hugetlb_probe,
 	.start = hugetlb_start,
@@ -309,6 +330,7 @@ const struct backend_ops backend_hugetlb = {
 	.cancel = hugetlb_cancel,
 	.finish = hugetlb_finish,
 	.cpu_us = hugetlb_cpu_us,
-	.held_blocks = hugetlb_held,
-	.may_reclaim = true,
+	.admit = hugetlb_admit,
+	.check = hugetlb_check,
+	.own = hugetlb_own,
 };

@@ -43,6 +43,7 @@
 #include "memblocks.h"
 #include "memlayout.h"
 #include "pbscan.h"
+#include "procfile.h"
 #include "proto_codec.h"
 #include "util.h"
 
@@ -82,9 +83,9 @@ static int memblock_probe(int sys_fd, unsigned int node)
 	return memblocks_probe(sys_fd, node);
 }
 
-static void refuse(struct job *j, enum stop_why why, const char *text)
+static struct verdict no(enum stop_why why, const char *text)
 {
-	j->verdict = (struct verdict){.stop = true, .why = why, .text = text};
+	return (struct verdict){.stop = true, .why = why, .text = text};
 }
 
 static uint64_t own_cpu_us(void)
@@ -115,7 +116,6 @@ static void count(void *ctx, uint64_t pfn, const struct pageblock *b)
 		c->bad = true;
 }
 
-/* Return: 0, or -errno with the verdict where that is no failure. */
 static int make_map(struct job *j)
 {
 	uint64_t bytes, block_pages, nr;
@@ -125,8 +125,6 @@ static int make_map(struct job *j)
 
 	if (!r)
 		r = memlayout_read(j->proc_fd, j->caps->page_size, &layout);
-	if (r == -EACCES)
-		refuse(j, WHY_MISSING, "iomem does not tell whose memory is");
 	if (r < 0)
 		return r;
 	block_pages = bytes / j->caps->page_size;
@@ -141,14 +139,26 @@ static int make_map(struct job *j)
 	m->order = j->order;
 	r = pbscan_open(&m->scan, j->proc_fd, j->caps, &m->layout,
 			SCAN_WORDS_MAX);
-	if (r == -ENOENT || r == -EACCES || r == -EPERM)
-		refuse(j, WHY_MISSING, "kpageflags cannot be read");
 	if (r < 0) {
 		free(m);
 		return r;
 	}
 	j->memblock.map = m;
 	return 0;
+}
+
+static struct verdict memblock_admit(const struct job *j)
+{
+	auto_close int fd = procfile_open(j->proc_fd, "kpageflags");
+	struct memlayout layout;
+
+	if (fd < 0)
+		return no(WHY_MISSING, "kpageflags cannot be read");
+	if (memlayout_read(j->proc_fd, j->caps->page_size, &layout) == -EACCES)
+		return no(WHY_MISSING, "iomem does not tell whose memory is");
+	if (loans_any(j->loans))
+		return no(WHY_BUSY, "a block waits for being put back");
+	return (struct verdict){0};
 }
 
 static int memblock_start(struct job *j, uint64_t now_us)
@@ -204,7 +214,7 @@ static uint64_t gain_of(const struct memblock_map *m, const struct candidate *c)
 static bool has_room(const struct job *j, const struct candidate *c)
 {
 	return j->free_pages >
-	       j->high_pages + c->free_pages + 2 * (uint64_t)c->movable;
+	       j->floor_pages + c->free_pages + 2 * (uint64_t)c->movable;
 }
 
 /* Fewest moves for each block gained; a sticky page counts fourfold. */
@@ -245,9 +255,11 @@ static struct candidate *choose(struct job *j, uint32_t *ret_number,
 		*ret_zone = zone;
 	}
 	if (!best && no_room)
-		refuse(j, WHY_LOW_MEMORY, "too little is free elsewhere");
+		j->memblock.verdict =
+			no(WHY_LOW_MEMORY, "too little is free elsewhere");
 	else if (!best)
-		refuse(j, WHY_EXHAUSTED, "no further memory block fits");
+		j->memblock.verdict =
+			no(WHY_EXHAUSTED, "no further memory block fits");
 	return best;
 }
 
@@ -289,7 +301,8 @@ static int next(struct job *j)
 	if (j->memblock.ending || j->blocks >= j->target_blocks)
 		return 1;
 	if (j->memblock.failures >= FAILURES_MAX) {
-		refuse(j, WHY_EXHAUSTED, "memory blocks could not be emptied");
+		j->memblock.verdict =
+			no(WHY_EXHAUSTED, "memory blocks could not be emptied");
 		return 1;
 	}
 	c = choose(j, &j->memblock.number, &j->memblock.zone);
@@ -417,6 +430,13 @@ static uint64_t memblock_cpu_us(const struct job *j)
 	return j->memblock.scan_cpu_us + writer_cpu_us(&j->memblock.writer);
 }
 
+static struct verdict memblock_check(const struct job *j,
+				     const struct progress *p)
+{
+	(void)p;
+	return j->memblock.verdict;
+}
+
 const struct backend_ops backend_memblock = {
 	.probe = memblock_probe,
 	.start = memblock_start,
@@ -424,4 +444,6 @@ const struct backend_ops backend_memblock = {
 	.cancel = memblock_cancel,
 	.finish = memblock_finish,
 	.cpu_us = memblock_cpu_us,
+	.admit = memblock_admit,
+	.check = memblock_check,
 };

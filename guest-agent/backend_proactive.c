@@ -70,8 +70,7 @@ static struct verdict refusal(enum stop_why why, const char *text)
 	return (struct verdict){.stop = true, .why = why, .text = text};
 }
 
-/* Why it cannot do this job, if so. */
-static struct verdict admit(const struct job *j)
+static struct verdict proactive_admit(const struct job *j)
 {
 	if (j->order != j->caps->pmd_order)
 		return refusal(WHY_MISSING, "makes PMD-sized blocks only");
@@ -80,8 +79,7 @@ static struct verdict admit(const struct job *j)
 	if (knob(j)->denied || knob(j)->foreign)
 		return refusal(WHY_DENIED,
 			       "compaction_proactiveness is not ours to set");
-	if (!j->proactive.score_pct ||
-	    j->proactive.score_pct <= j->memory->proactive_floor_pct)
+	if (!j->score_pct || j->score_pct <= j->memory->proactive_floor_pct)
 		return refusal(WHY_EXHAUSTED,
 			       "score is below where the kernel starts");
 	return (struct verdict){0};
@@ -106,11 +104,11 @@ static int64_t choose_value(struct job *j)
 {
 	unsigned int low = wanted_score_pct(j);
 
-	j->proactive.below_start = j->proactive.score_pct <= OLD_FLOOR_PCT;
+	j->proactive.below_start = j->score_pct <= OLD_FLOOR_PCT;
 	if (j->proactive.below_start)
 		return knob(j)->current == 100 ? 99 : 100;
 	/* high < score by the formula that gives the higher one */
-	low = MIN(low, j->proactive.score_pct - OLD_GAP_PCT - 1);
+	low = MIN(low, j->score_pct - OLD_GAP_PCT - 1);
 	/* a value that is there already would wake nobody */
 	if (100 - low == (unsigned int)knob(j)->current)
 		return low ? 101 - low : 99;
@@ -120,7 +118,8 @@ static int64_t choose_value(struct job *j)
 /* The thread that compacts the node, or 0. */
 static pid_t find_kcompactd(const struct job *j)
 {
-	int fd = openat(j->proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(j->knobs->proc_fd, ".",
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	char want[32], comm[64], path[64];
 	struct dirent *d;
@@ -159,17 +158,8 @@ static uint64_t thread_cpu_us(const struct job *j)
 static int proactive_start(struct job *j, uint64_t now_us)
 {
 	struct proactive_job *p = &j->proactive;
-	struct zones z;
-	int r;
 
 	memset(p, 0, sizeof(*p));
-	r = sampler_zones(j->sampler, &z);
-	if (r < 0)
-		return r;
-	p->score_pct = sampler_score_pct(j->sampler, &z, j->node);
-	j->verdict = admit(j);
-	if (j->verdict.stop)
-		return -ECANCELED;
 	p->kcompactd = find_kcompactd(j);
 	if (!p->kcompactd)
 		return -ESRCH;
@@ -200,7 +190,7 @@ static bool thread_sleeps(const struct job *j)
 
 	(void)snprintf(path, sizeof(path), "%d/stat",
 		       (int)j->proactive.kcompactd);
-	if (read_text_at(j->proc_fd, path, text, sizeof(text)) <= 0)
+	if (read_text_at(j->knobs->proc_fd, path, text, sizeof(text)) <= 0)
 		return true;
 	/* "PID (NAME) STATE" */
 	end = strrchr(text, ')');
@@ -274,5 +264,6 @@ const struct backend_ops backend_proactive = {
 	.cancel = proactive_cancel,
 	.finish = proactive_finish,
 	.cpu_us = proactive_cpu_us,
+	.admit = proactive_admit,
 	.check = proactive_check,
 };

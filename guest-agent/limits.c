@@ -71,9 +71,6 @@ struct verdict limits_check(const struct limits *l, const struct progress *p)
 		return stop(WHY_RECLAIM, "guest swaps");
 	if (p->scanned_direct_pages > SCAN_DIRECT_MAX_PAGES)
 		return stop(WHY_RECLAIM, "guest reclaims directly");
-	if (l->max_reclaimed_pages &&
-	    p->reclaimed_pages > l->max_reclaimed_pages)
-		return stop(WHY_RECLAIM, "reclaim rises");
 	if (p->elapsed_us >= l->max_time_us)
 		return stop(WHY_TIME, "time limit");
 	if (p->cpu_us >= l->max_cpu_us)

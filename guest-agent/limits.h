@@ -44,12 +44,11 @@ struct limits {
 	uint64_t target_blocks;
 	uint64_t max_pages, max_cpu_us, max_time_us;
 	uint16_t psi_abort_centi;
-	uint64_t max_reclaimed_pages; /* 0: no limit of its own */
 };
 
 struct progress {
-	uint64_t blocks;      /* free, or as good as */
-	uint64_t held_blocks; /* more, by a backend that ends by itself */
+	uint64_t blocks;      /* free */
+	uint64_t held_blocks; /* by the backend, soon to be free */
 	uint64_t migrated_pages, cpu_us, elapsed_us;
 	bool psi_valid;
 	uint16_t psi_some_centi;

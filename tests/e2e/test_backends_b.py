@@ -202,8 +202,8 @@ def _(w):
 def _(w):
     r = w.h.act("memblock", 20)
     equal((r["status"], r["why"]), ("done", "target"), f"how it ended: {r}")
-    # a block of 64, and what merges at its borders
-    check(20 <= r["gained"] <= 72, f"gained {r['gained']}: {r}")
+    # a block of 64, and what others freed and merged meanwhile
+    check(20 <= r["gained"] <= 80, f"gained {r['gained']}: {r}")
     check(r["kpageflags_words"] >= (1024 + VIRTIO_MIB) * 256 * 9 // 10,
           f"words: {r}")
     w.needs_nothing()

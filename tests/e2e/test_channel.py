@@ -14,6 +14,7 @@ import tempfile
 import time
 
 from vmtest import TOP, wire
+from vmtest.control import answers_soon
 from vmtest.fakes import FakeGuest, FakeHost
 from vmtest.tap import Failed, Suite, check, equal, holds, within
 from vmlab.daemon import Daemon
@@ -304,16 +305,13 @@ def _(w):
     flood = b"".join(wire.frame(wire.REPORT, wire.report(), i + 1, g.session)
                      for i in range(300))
     end = time.monotonic() + 3
-    slowest, sent = 0.0, 0
+    sent = 0
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
             g.peer.sock.settimeout(0.05)
             sent += g.peer.sock.send(flood)
-        start = time.monotonic()
-        w.daemon.ctl_json("status")
-        slowest = max(slowest, time.monotonic() - start)
+        answers_soon(w.daemon)
     check(w.channel()["rate_limited"] >= 1, "no rate limit was hit")
-    check(slowest < 0.5, f"status took {slowest:.2f} s")
     w.bystander()
     with open(f"/proc/{core}/status", encoding="ascii") as f:
         rss = [int(s.split()[1]) for s in f if s.startswith("VmRSS")][0]

@@ -23,9 +23,10 @@ TRIES = 2
 class Job:
     """`runs`: what the body will save, as [(seed, variant)].
 
-    `alone`: measures CPU time that others on this machine would spoil. No
-    second guest of ours runs then, and the guest is preferred to all else: a
-    guest counts the time that its CPU waited for a real one as its own.
+    `alone`: measures CPU time of a guest that is idle otherwise. No second
+    guest of ours runs then, and this one goes before all else on the machine:
+    a guest takes the time that its CPU waited for a real one for its own. A
+    guest that is busy would starve the rest of the machine.
     """
 
     def __init__(self, kernel, shape, runs, body, alone=False, **guest):
@@ -58,18 +59,13 @@ def say(text):
 
 
 def _prefer(pid):
-    """Before all else, as far as this is allowed.
-
-    Where the kernel groups tasks by session, a nice value counts within the
-    session only, and the group has one of its own.
-    """
+    """Before all else. Nice values do not do: where the kernel groups tasks
+    by session they count within the session only."""
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
-            os.setpriority(os.PRIO_PROCESS, int(task), -20)
-        with open(f"/proc/{pid}/autogroup", "w", encoding="ascii") as f:
-            f.write("-20")
+            os.sched_setscheduler(int(task), os.SCHED_RR, os.sched_param(1))
     except OSError as e:
-        say(f"  a guest could not be preferred to all else: {e}")
+        say(f"  a guest could not go before all else: {e}")
 
 
 def _try(job):

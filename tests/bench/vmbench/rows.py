@@ -80,7 +80,8 @@ class Row:
     @property
     def ratio(self):
         """value / baseline, where that means something."""
-        if self.value is None or not self.baseline:
+        if self.value is None or not self.baseline or self.baseline < 0 \
+                or self.value < 0:
             return None
         return self.value / self.baseline
 

@@ -69,11 +69,17 @@ def compact_ours(daemon, patience_s=30):
     end = time.monotonic() + patience_s
     while True:
         rc, answer, text = daemon.compact(VM, timeout=COMPACT_TIMEOUT_S)
-        if rc == 0 or '"result"' in text:
+        if rc == 0 or results(answer):
             return answer
         if time.monotonic() > end:
             raise LabError(f"vmdefragctl compact: exit {rc}\n{tail(text)}")
         time.sleep(0.5)
+
+
+def results(answer):
+    """What each node's compaction came to, of vmdefragctl's answer."""
+    return [e for e in (answer or {}).get("events", [])
+            if e.get("event") == "result"]
 
 
 def fresh_agent(g, timeout=20):

@@ -64,7 +64,7 @@ class Hosted(FakeHost):
         r = wire.decode_result(body)
         r["why"], r["status"] = WHYS[r["why"]], STATUSES[r["status"]]
         r["backend"] = BACKENDS[r["backend"]]
-        r["gained"] = r["blocks_after"] - r["blocks_before"]
+        r["gained"] = r["after"] - r["before"]
         return r
 
     def act(self, backend, blocks=wire.ALL, timeout=120, **keywords):

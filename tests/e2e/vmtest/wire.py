@@ -24,12 +24,6 @@ WHY_CANCELLED = 6
 
 
 RESULT_HEAD = struct.Struct("<QBBBBBIII14Q")
-RESULT_FIELDS = (
-    "id", "status", "why", "backend", "node", "order", "asked",
-    "blocks_before", "blocks_after", "free_pages_before", "free_pages_after",
-    "migrated", "migrate_failed", "reclaimed", "migrate_scanned",
-    "free_scanned", "allocstall", "pgscan_direct", "swapped_out", "refaults",
-    "kpageflags_words", "cpu_us", "elapsed_us")
 
 
 def _table():
