@@ -45,11 +45,18 @@ def _(w):
     w.nothing_left()
 
 
+@suite.case("fault: blocks of order 3, for which the kernel would reclaim")
+def _(w):
+    before = w.vmstat("pgsteal_direct", "pgscan_direct")
+    expect_gain(w.act("fault", 3, 400), 400)
+    equal(w.vmstat("pgsteal_direct", "pgscan_direct"), before, "reclaim")
+
+
 @suite.case("fault: orders without a folio size, and too many blocks, are "
             "refused in words")
 def _(w):
-    r = w.act("fault", 1, 10)
-    equal((r["status"], r["why"]), (wire.REFUSED, WHY_MISSING), "order 1")
+    r = w.act("fault", 10, 10)
+    equal((r["status"], r["why"]), (wire.REFUSED, WHY_MISSING), "order 10")
     holds(r["text"], "folio size")
     r = w.act("fault", 4, 100000)
     equal((r["status"], r["why"]), (wire.REFUSED, WHY_LOW_MEMORY), "too many")
