@@ -20,6 +20,9 @@
 #define PSI_AVERAGE_US (10 * SEC_US)
 #define PSI_HALF_US    (7 * SEC_US)
 
+/* of what was asked for: more is worth a word */
+#define OVERSHOOT_PCT 130
+
 static uint64_t or_unlimited(uint64_t limit)
 {
 	return limit ? limit : UINT64_MAX;
@@ -377,6 +380,22 @@ static void result_counters(const struct action *a, const struct vmstat *vs,
 	r->refaults = grown(a, vs, CTR_WORKINGSET_REFAULT);
 }
 
+/*
+ * A pass of the kernel's own cannot be stopped at a block, and some of its
+ * moves bring many at once: what came beyond the target is said.
+ */
+static void say_overshoot(const struct action *a, struct msg_result *r)
+{
+	uint64_t gained =
+		r->blocks_after - MIN(r->blocks_after, r->blocks_before);
+	size_t len = strlen(r->text);
+
+	if (a->limits.all || gained * 100 <= (uint64_t)r->asked * OVERSHOOT_PCT)
+		return;
+	(void)snprintf(r->text + len, sizeof(r->text) - len, "%s%s",
+		       len ? "; " : "", "overshot");
+}
+
 /* How it ended: told to stop, failed, or by itself. */
 static void result_outcome(const struct action *a, int error,
 			   struct msg_result *r)
@@ -402,6 +421,7 @@ static void result_outcome(const struct action *a, int error,
 	}
 	if (!r->text[0])
 		text_copy_printable(r->text, sizeof(r->text), a->choice);
+	say_overshoot(a, r);
 }
 
 static void end(struct action *a, const struct action_env *env, int error,

@@ -23,15 +23,18 @@ class World(ActingGuest):
 def expect_gain(r, wanted):
     equal((r["status"], r["why"]), (wire.DONE, WHY_TARGET),
           f"how it ended ({r['text']})")
-    check(wanted <= r["gained"] <= 1.3 * wanted,
-          f"asked for {wanted}, got {r['gained']}")
+    check(wanted <= r["gained"] <= 1.3 * wanted or
+          "overshot" in r["text"],
+          f"asked for {wanted}, got {r['gained']}: {r['text']}")
     equal(r["allocstall"], 0, "reclaim stalls of others")
     check(r["cpu_us"] > 0 and r["migrated"] > 0, f"not accounted: {r}")
 
 
 @suite.case("fault: as many PMD blocks as asked for, switches untouched")
 def _(w):
-    expect_gain(w.act("fault", 9, 20), 20)
+    r = w.act("fault", 9, 20)
+    expect_gain(r, 20)
+    equal(r["text"], "", "its words")
     w.nothing_left()
 
 
