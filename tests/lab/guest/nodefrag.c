@@ -36,16 +36,18 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define PAGE	   4096ul
-#define PAGES_PMD  512u
-#define PMD_ORDER  9
-#define MPOL_BIND_ 2
-#define PCP_KNOB   "/proc/sys/vm/percpu_pagelist_high_fraction"
-#define STEP_MAX   (32ul << 20)
-#define MARGIN_KIB 8192 /* above the high watermark: kswapd must sleep */
-#define PIPE_BUFS  16	/* a pipe's own size; more needs privileges */
-#define ROUNDS_MAX 12
-#define PFN_MASK   ((1ull << 55) - 1)
+#define PAGE	    4096ul
+#define PAGES_PMD   512u
+#define PMD_ORDER   9
+#define MPOL_BIND_  2
+#define PCP_KNOB    "/proc/sys/vm/percpu_pagelist_high_fraction"
+#define STEP_MAX    (32ul << 20)
+#define MINFREE	    "/proc/sys/vm/min_free_kbytes"
+#define MINFREE_LOW 2048 /* what is free below that lies in large blocks */
+#define MARGIN_KIB  3072 /* above the high watermark: kswapd must sleep */
+#define PIPE_BUFS   16	 /* a pipe's own size; more needs privileges */
+#define ROUNDS_MAX  12
+#define PFN_MASK    ((1ull << 55) - 1)
 
 static struct {
 	int node;
@@ -150,14 +152,23 @@ static unsigned long floor_kib(void)
 	return pages * (PAGE / 1024) + MARGIN_KIB;
 }
 
-static void pcp_small(bool on)
+static unsigned long knob(const char *path)
 {
-	int fd = open(PCP_KNOB, O_WRONLY | O_CLOEXEC);
-	const char *v = on ? "100000" : "0";
+	unsigned long v = 0;
+	FILE *f = fopen(path, "re");
 
-	if (fd < 0 || write(fd, v, strlen(v)) < 0)
-		die(PCP_KNOB);
-	close(fd);
+	if (!f || fscanf(f, "%lu", &v) != 1)
+		die(path);
+	fclose(f);
+	return v;
+}
+
+static void knob_set(const char *path, unsigned long v)
+{
+	FILE *f = fopen(path, "we");
+
+	if (!f || fprintf(f, "%lu", v) < 0 || fclose(f))
+		die(path);
 }
 
 static void reserve(void)
@@ -268,9 +279,12 @@ static void build(void)
 {
 	/* --pin needs a pipe for each 32 MiB */
 	struct rlimit files = {65536, 65536};
+	unsigned long min_free = knob(MINFREE);
 
 	setrlimit(RLIMIT_NOFILE, &files);
-	pcp_small(true);
+	knob_set(PCP_KNOB, 100000);
+	if (min_free > MINFREE_LOW)
+		knob_set(MINFREE, MINFREE_LOW);
 	reserve();
 	fill();
 	if (o.pin)
@@ -282,7 +296,8 @@ static void build(void)
 			break;
 		give_back((o.free_kib - now) / 4);
 	}
-	pcp_small(false);
+	knob_set(MINFREE, min_free);
+	knob_set(PCP_KNOB, 0);
 }
 
 static void parse(int argc, char **argv)

@@ -26,6 +26,7 @@
 #define PRESENT	  (1ull << 63)
 #define KPF_HEAD  (1ull << 15)
 #define KPF_HUGE  (1ull << 17)
+#define KPF_ZERO  (1ull << 24)
 #define KPF_THP	  (1ull << 22)
 #define SPANS_MAX 64
 #define NODES_MAX 16
@@ -80,45 +81,57 @@ static int node_of(uint64_t pfn)
 	return -1;
 }
 
-static bool is_one_folio(const uint64_t *pm)
+/* `flags` of 512 frames from `pfn` on. */
+static bool is_one_folio(uint64_t pfn, const uint64_t *flags)
 {
-	uint64_t first = pm[0] & PFN_MASK, flags;
-
-	if (!(pm[0] & PRESENT) || first % PAGES_PMD)
+	/* 64 KiB folios have THP and HEAD, too: then there are more heads. */
+	if (pfn % PAGES_PMD || !(flags[0] & (KPF_THP | KPF_HUGE)) ||
+	    !(flags[0] & KPF_HEAD) || flags[0] & KPF_ZERO)
 		return false;
 	for (unsigned i = 1; i < PAGES_PMD; i++)
-		if (!(pm[i] & PRESENT) || (pm[i] & PFN_MASK) != first + i)
+		if (flags[i] & KPF_HEAD)
 			return false;
-	if (pread(flags_fd, &flags, 8, first * 8) != 8)
-		die("/proc/kpageflags");
-	/* 64 KiB folios have THP and HEAD, too: the next heads tell. */
-	if (!(flags & (KPF_THP | KPF_HUGE)) || !(flags & KPF_HEAD))
-		return false;
-	for (unsigned i = 1; i < PAGES_PMD; i *= 2) {
-		if (pread(flags_fd, &flags, 8, (first + i) * 8) != 8)
-			die("/proc/kpageflags");
-		if (flags & KPF_HEAD)
-			return false;
-	}
 	return true;
+}
+
+/*
+ * A run of present pages with consecutive frames: one look at their flags. The
+ * zero page and the huge one are nobody's memory, and smaps leaves them out.
+ */
+static void count_run(uint64_t pfn, size_t n)
+{
+	uint64_t flags[PAGES_PMD];
+
+	if (pread(flags_fd, flags, n * 8, pfn * 8) != (ssize_t)(n * 8))
+		die("/proc/kpageflags");
+	for (size_t i = 0; i < n; i++)
+		if (!(flags[i] & KPF_ZERO))
+			rss[node_of(pfn + i)]++;
+	if (n == PAGES_PMD && is_one_folio(pfn, flags))
+		huge[node_of(pfn)] += PAGES_PMD;
 }
 
 /* [start, end) in pages, at most one aligned 2 MiB block. */
 static void count(uint64_t start, uint64_t end)
 {
 	uint64_t pm[PAGES_PMD];
-	ssize_t want = (end - start) * 8;
-	ssize_t n = pread(pagemap_fd, pm, want, start * 8);
+	ssize_t got = pread(pagemap_fd, pm, (end - start) * 8, start * 8);
+	size_t n, run;
 
-	if (n < 0)
+	if (got < 0)
 		die("pagemap");
-	for (ssize_t i = 0; i < n / 8; i++) {
-		/* frame 0 and the zero page's frame are nobody's memory */
-		if (pm[i] & PRESENT && pm[i] & PFN_MASK)
-			rss[node_of(pm[i] & PFN_MASK)]++;
+	n = got / 8;
+	for (size_t i = 0; i < n; i += run) {
+		uint64_t pfn = pm[i] & PFN_MASK;
+
+		run = 1;
+		if (!(pm[i] & PRESENT) || !pfn)
+			continue;
+		while (i + run < n && pm[i + run] & PRESENT &&
+		       (pm[i + run] & PFN_MASK) == pfn + run)
+			run++;
+		count_run(pfn, run);
 	}
-	if (n == (ssize_t)sizeof(pm) && is_one_folio(pm))
-		huge[node_of(pm[0] & PFN_MASK)] += PAGES_PMD;
 }
 
 static void walk(FILE *maps)

@@ -92,11 +92,10 @@ class HostDaemon(Daemon):
 
     def pids(self):
         """{role: [pid]} of the daemon's processes, by their titles."""
-        out = self.host.sh("for p in $(pgrep -x vmdefragd); do echo $p "
-                           "$(tr '\\0' ' ' </proc/$p/cmdline); done")[1]
+        out = self.host.sh("ps -eo pid=,args= | grep '[v]mdefragd: '")[1]
         found = {role: [] for role in ROLES}
         for line in out.splitlines():
-            pid, _, title = line.partition(" ")
+            pid, _, title = line.strip().partition(" ")
             for role in ROLES:
                 if title.startswith(f"vmdefragd: {role}"):
                     found[role].append(int(pid))

@@ -16,7 +16,7 @@ from pathlib import Path
 from . import kernels, libvirtxml, nodeview, programs
 from .channel import Channel, ChannelLost, GET
 from .guest import FATAL, Guest, GuestDied
-from .host import FILES, LIB, RUN, port_name
+from .host import CMDLINE, FILES, LIB, RUN, port_name
 from .qmp import Qmp
 from .util import LabError, tail, wait_for
 
@@ -48,6 +48,8 @@ class KvmGuest(Guest):
         more["initrd_add"] = [*more.get("initrd_add", ()),
                               f"{programs.guest_program('touchmem')}"
                               ":/bin/touchmem"]
+        # for the emulator below: host.CMDLINE says why
+        more["cmdline"] = f"{CMDLINE} {more.get('cmdline', '')}".rstrip()
         super().__init__(kernel=kernel, mem=mem, smp=smp, agent=agent, **more)
         self.host, self.name, self.node = host, name, node
         self.backing, self.prealloc, self.how = backing, prealloc, start

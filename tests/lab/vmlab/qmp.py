@@ -18,6 +18,7 @@ class Qmp:
         self.events = []
         self._lock = threading.Lock()
         self._buf = b""
+        self._id = 0
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.connect(str(path))
         end = time.monotonic() + timeout
@@ -48,7 +49,9 @@ class Qmp:
         args = {k.replace("_", "-"): v for k, v in args.items()}
         end = time.monotonic() + timeout
         with self._lock:
-            req = {"execute": name}
+            # An answer that came too late for its caller is not the next's.
+            self._id += 1
+            req = {"execute": name, "id": self._id}
             if args:
                 req["arguments"] = args
             try:
@@ -59,6 +62,8 @@ class Qmp:
                 m = self._message(end)
                 if "event" in m:
                     self.events.append(m)
+                elif m.get("id") != self._id:
+                    continue
                 elif "error" in m:
                     raise QmpError(f"QMP {name}: {m['error'].get('desc')}")
                 elif "return" in m:

@@ -34,9 +34,11 @@ def fragment_node(host, node, free_mib, pin=True, seed=1):
 def unfragment_node(host, node):
     """Give the memory of fragment_node() back."""
     base = f"/run/lab-nodefrag{node}"
-    host.check(f"p=$(cat {base}.pid) && kill -9 $p && "
-               f"while kill -0 $p 2>/dev/null; do sleep 0.1; done; "
-               f"rm {base}.pid")
+    held = parse_words(host.text(f"{base}.out"))["held_kib"]
+    free = host.node_meminfo(node)["MemFree"]
+    host.check(f"kill -9 $(cat {base}.pid); rm {base}.pid")
+    wait_for(lambda: host.node_meminfo(node)["MemFree"] - free > held * 9 // 10,
+             60, f"the memory of node {node} to be free again", 0.2)
 
 
 def start_in_base_pages(host, guest):

@@ -25,7 +25,7 @@ FORMAT = 1
 SUITE = "bookworm"
 PACKAGES = (
     "qemu-system-x86", "libvirt-daemon-system", "libvirt-clients",
-    "systemd-sysv", "libpam-systemd", "numactl", "procps", "socat", "kmod",
+    "dbus", "systemd-sysv", "libpam-systemd", "numactl", "procps", "socat", "kmod",
     "libinih1", "libjansson4", "liburing2", "libcap-ng0", "libsystemd0",
     "libnuma1",
 )

@@ -178,7 +178,7 @@ class Timeline(threading.Thread):
     def __init__(self, host, started, every):
         super().__init__(daemon=True)
         self.rows = {}
-        self._host, self._started, self._every = host, started, every
+        self._host, self._zero, self._every = host, started, every
         self._end = threading.Event()
 
     def run(self):
@@ -189,7 +189,7 @@ class Timeline(threading.Thread):
                          list(self._host.guests.values())}
             except LabError:
                 continue            # the host is going away, or is busy
-            now = round(time.monotonic() - self._started, 2)
+            now = round(time.monotonic() - self._zero, 2)
             for line in out.splitlines():
                 try:
                     row = parse_words(line)
@@ -287,6 +287,8 @@ class Steps:
         rc, answer, text = self.run.daemon.compact(guest, blocks, timeout)
         if rc:
             raise LabError(f"vmdefragctl compact: exit {rc}\n{tail(text)}")
+        self.run.figures.setdefault("steered_s", self.run.now())
+        self.run.figures.setdefault("steered_waited_s", self.host.waited_s())
         return {"answer": answer}
 
     def do_wait(self, until, timeout=60, every=1.0):
@@ -303,7 +305,8 @@ class Run:
     def __init__(self, doc, path, kernel=None):
         h = doc["host"]
         self.doc, self.host, self.daemon = doc, None, None
-        self.guests, self.samples = {}, {}
+        self.figures = {}       # 'run' in expressions
+        self.guests, self.samples = {}, {"run": self.figures}
         self._kernel = kernel or h.get("kernel", "6.12")
         self._started = time.monotonic()
         self._timeline = None
@@ -321,8 +324,9 @@ class Run:
             steps = Steps(self)
             for table in self.doc["step"]:
                 self._step(steps, dict(table))
-            self._expect()
+            self.figures["waited_s"] = self.host.waited_s()
             self._end()
+            self._expect()
         except LabError as e:
             self.out["error"] = str(e)
         finally:
@@ -337,6 +341,7 @@ class Run:
                          cmdline=h.get("cmdline", ""))
         self.host.start()
         self._log(f"host up after {self.host.boot_s} s")
+        self.figures["host_up_s"] = self.now()
         self.out.update(boot_s=self.host.boot_s,
                         kernel_release=self.host.meta["release"],
                         boot_retries=self.host.boot_retries,
@@ -385,7 +390,7 @@ class Run:
         for name, g in with_agent.items():
             if g.has_agent:
                 self.daemon.wait_session(name, 60)
-        self.out["sessions_up_s"] = self.now()
+        self.figures["sessions_up_s"] = self.now()
         self._log(f"sessions up after {self.now()} s")
 
     def daemon_figures(self):
@@ -428,9 +433,12 @@ class Run:
         for g in list(self.host.guests.values()):
             self.out["guests"][g.name]["exit"] = g.stop()
         self.out["host_exit"] = self.host.stop()
+        complaints = self.host.kernel_complaints()
+        if complaints:
+            raise LabError("the host's kernel: " + "; ".join(complaints[:3]))
 
     def _last_words(self):
-        if self._timeline:
+        if self._timeline and self._timeline.is_alive():
             self._timeline.stop()
             self.out["timeline"] = self._timeline.rows
         if not self.host:
