@@ -58,7 +58,7 @@ static struct {
 } o = {.node = -1, .seed = 1};
 
 static uint8_t *map, *gone;
-static size_t size, filled;
+static size_t size, filled, given;
 static unsigned pinned;
 
 static void die(const char *what)
@@ -271,6 +271,7 @@ static void give_back(size_t want)
 		if (madvise(map + i * PAGE, PAGE, MADV_DONTNEED))
 			die("MADV_DONTNEED");
 		gone[i] = 1;
+		given += PAGE;
 		want--;
 	}
 }
@@ -336,7 +337,8 @@ int main(int argc, char **argv)
 	parse(argc, argv);
 	build();
 	printf("free_kib %lu free_2m %lu held_kib %zu pinned %u\n",
-	       node_kib("MemFree"), node_free_2m(), filled / 1024, pinned);
+	       node_kib("MemFree"), node_free_2m(), (filled - given) / 1024,
+	       pinned);
 	fflush(stdout);
 	/* Written last: that it is there says that all is done. */
 	if (o.pid_file) {

@@ -13,15 +13,28 @@ class QmpError(LabError):
     """QEMU refused a command."""
 
 
+def _connect(path, end):
+    """QEMU's socket is there a moment before it listens."""
+    while True:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(str(path))
+            return sock
+        except ConnectionRefusedError as e:
+            sock.close()
+            if time.monotonic() > end:
+                raise LabError(f"QMP: {e}") from e
+            time.sleep(0.05)
+
+
 class Qmp:
     def __init__(self, path, timeout=10):
         self.events = []
         self._lock = threading.Lock()
         self._buf = b""
         self._id = 0
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sock.connect(str(path))
         end = time.monotonic() + timeout
+        self._sock = _connect(path, end)
         if "QMP" not in self._message(end):
             raise LabError("QMP: no greeting")
         self.command("qmp_capabilities", timeout=timeout)
