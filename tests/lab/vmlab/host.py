@@ -18,6 +18,7 @@ from . import initramfs, kernels, nodeview, programs, rootfs
 from .guest import Guest, LAB_PORT
 from .util import LabError, locked, need, parse_size, run_checked, wait_for
 
+# Those that a kernel does not have it has built in, or needs no more.
 MODULES = ["virtio_pci", "virtio_console", "virtio_blk", "ext4",
            "crc32c_generic", "kvm", "irqbypass", "kvm_amd"]
 # erms: the kernel would clear pages byte by byte, and a page that held code
@@ -94,7 +95,9 @@ class Host(Guest):
             local.write_text(text, encoding="ascii")
             payload.append(f"{local}:/payload{path}")
         initramfs.build(self.dir / "initrd", self._kernel_dir, self.meta,
-                        modules=MODULES, settings=settings, add=payload,
+                        modules=[m for m in MODULES
+                                 if m not in self.meta["absent"]],
+                        settings=settings, add=payload,
                         init="host-init", tools=())
 
     @staticmethod

@@ -171,9 +171,9 @@ class KvmGuest(Guest):
 
     def _ended(self):
         """QEMU's exit status; None while it runs; -1: unknown."""
+        alive = f"kill -0 {self._pid}" if self._pid else "true"
         rc, out = self.host.sh(f"cat {self.dir}/qemu.rc 2>/dev/null || "
-                               f"{{ test -z '{self._pid or ''}' || "
-                               f"kill -0 {self._pid or ''}; }} || echo -1", 30)
+                               f"{alive} 2>/dev/null || echo -1", 30)
         return int(out) if rc == 0 and out.strip() else None
 
     def _check_alive(self, wait=0.0):
