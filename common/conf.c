@@ -62,8 +62,8 @@ static int set_time(const struct conf_key *k, uint64_t *at, const char *value,
 			     "'%.64s' is not a time such as 500ms, 30s, 5min",
 			     value);
 	if (us < k->min || us > k->max)
-		return fault(what, "'%.64s' is not within %llums..%llus",
-			     value, (unsigned long long)(k->min / MSEC_US),
+		return fault(what, "'%.64s' is not within %llums..%llus", value,
+			     (unsigned long long)(k->min / MSEC_US),
 			     (unsigned long long)(k->max / SEC_US));
 	*at = us;
 	return 0;
@@ -129,10 +129,11 @@ static int set_bits(const struct conf_key *k, uint32_t *at, const char *value,
 	return 0;
 }
 
-static int set_value(const struct conf_key *k, void *object, const char *value,
-		     char *what)
+static int set_value(const struct conf_table *t, const struct conf_key *k,
+		     void *object, const char *value, char *what)
 {
 	void *at = (char *)object + k->offset;
+	const char *why;
 
 	switch (k->type) {
 	case CONF_BOOL:
@@ -146,6 +147,9 @@ static int set_value(const struct conf_key *k, void *object, const char *value,
 	case CONF_TIME_US:
 		return set_time(k, at, value, what);
 	case CONF_STRING:
+		why = t->string_fault ? t->string_fault(k->key, value) : NULL;
+		if (why && *value)
+			return fault(what, "'%.64s' %s", value, why);
 		return set_string(k, at, value, what);
 	case CONF_ENUM:
 		return set_enum(k, at, value, what);
@@ -184,7 +188,7 @@ int conf_set(const struct conf_table *t, void *cfg, const char *section,
 			continue;
 		if (t->object)
 			object = t->object(cfg, section, why);
-		if (!object || set_value(k, object, value, why) < 0)
+		if (!object || set_value(t, k, object, value, why) < 0)
 			return fault(what, "[%.40s] %s: %.180s", section, key,
 				     why);
 		return 0;
@@ -310,8 +314,11 @@ static void dump_time(uint64_t us, FILE *f)
 		uint64_t us;
 		const char *name;
 	} units[] = {
-		{3600 * SEC_US, "h"}, {60 * SEC_US, "min"}, {SEC_US, "s"},
-		{MSEC_US, "ms"},      {1, "us"},
+		{3600 * SEC_US, "h"},
+		{60 * SEC_US, "min"},
+		{SEC_US, "s"},
+		{MSEC_US, "ms"},
+		{1, "us"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
@@ -347,8 +354,7 @@ static void dump_value(const struct conf_key *k, const void *at, FILE *f)
 		fprintf(f, "%u", *(const uint32_t *)at);
 		break;
 	case CONF_U64:
-		fprintf(f, "%llu",
-			(unsigned long long)*(const uint64_t *)at);
+		fprintf(f, "%llu", (unsigned long long)*(const uint64_t *)at);
 		break;
 	case CONF_TIME_US:
 		dump_time(*(const uint64_t *)at, f);

@@ -29,8 +29,8 @@ uint32_t crc32c_by_table(const void *data, size_t len)
 }
 
 #ifdef __x86_64__
-__attribute__((target("sse4.2"))) static uint32_t
-crc32c_by_cpu(const void *data, size_t len)
+__attribute__((target("sse4.2"))) static uint32_t crc32c_by_cpu(
+	const void *data, size_t len)
 {
 	const uint8_t *p = data;
 	uint64_t crc = ~0u;

@@ -13,16 +13,16 @@
 	}
 
 static const char *const msg_type_names[] = {
-	[MSG_SYNC] = "sync",	 [MSG_HELLO] = "hello",
+	[MSG_SYNC] = "sync",	   [MSG_HELLO] = "hello",
 	[MSG_WELCOME] = "welcome", [MSG_BYE] = "bye",
-	[MSG_REPORT] = "report", [MSG_DIRECTIVE] = "directive",
-	[MSG_ACTION] = "action", [MSG_CANCEL] = "cancel",
+	[MSG_REPORT] = "report",   [MSG_DIRECTIVE] = "directive",
+	[MSG_ACTION] = "action",   [MSG_CANCEL] = "cancel",
 	[MSG_RESULT] = "result",
 };
 NAME_FUNCTION(msg_type_name, msg_type_names, MSG_TYPE_END)
 
 static const char *const bye_reason_names[] = {
-	[BYE_EXIT] = "exit",	 [BYE_VERSION] = "version",
+	[BYE_EXIT] = "exit",	       [BYE_VERSION] = "version",
 	[BYE_VIOLATION] = "violation", [BYE_RATE] = "rate",
 	[BYE_REFUSED] = "refused",
 };
@@ -119,14 +119,22 @@ static const char *const result_status_names[] = {
 NAME_FUNCTION(result_status_name, result_status_names, RESULT_STATUS_COUNT)
 
 static const char *const stop_why_names[] = {
-	[WHY_TARGET] = "target",	 [WHY_EXHAUSTED] = "exhausted",
-	[WHY_CPU] = "cpu-budget",	 [WHY_PAGES] = "page-budget",
-	[WHY_TIME] = "time-budget",	 [WHY_PRESSURE] = "pressure",
-	[WHY_CANCELLED] = "cancelled",	 [WHY_QUIET] = "quiet",
-	[WHY_LOW_MEMORY] = "low-memory", [WHY_DENIED] = "denied",
-	[WHY_MISSING] = "missing",	 [WHY_OBSERVE] = "observe",
-	[WHY_BUSY] = "busy",		 [WHY_ERROR] = "error",
-	[WHY_SESSION] = "session-ended", [WHY_RECLAIM] = "reclaim",
+	[WHY_TARGET] = "target",
+	[WHY_EXHAUSTED] = "exhausted",
+	[WHY_CPU] = "cpu-budget",
+	[WHY_PAGES] = "page-budget",
+	[WHY_TIME] = "time-budget",
+	[WHY_PRESSURE] = "pressure",
+	[WHY_CANCELLED] = "cancelled",
+	[WHY_QUIET] = "quiet",
+	[WHY_LOW_MEMORY] = "low-memory",
+	[WHY_DENIED] = "denied",
+	[WHY_MISSING] = "missing",
+	[WHY_OBSERVE] = "observe",
+	[WHY_BUSY] = "busy",
+	[WHY_ERROR] = "error",
+	[WHY_SESSION] = "session-ended",
+	[WHY_RECLAIM] = "reclaim",
 };
 NAME_FUNCTION(stop_why_name, stop_why_names, WHY_COUNT)
 

@@ -144,8 +144,8 @@ static void visit_u32_in(struct cursor *c, uint32_t *v, uint32_t lo,
 static void visit_text(struct cursor *c, char text[PROTO_TEXT_MAX + 1],
 		       const char *what)
 {
-	uint8_t len = c->encode ? (uint8_t)strnlen(text, PROTO_TEXT_MAX + 1)
-				: 0;
+	uint8_t len =
+		c->encode ? (uint8_t)strnlen(text, PROTO_TEXT_MAX + 1) : 0;
 	uint8_t *p;
 
 	visit_u8_in(c, &len, 0, PROTO_TEXT_MAX, what);
@@ -422,8 +422,7 @@ static void visit_directive(struct cursor *c, struct msg_directive *m)
 	visit_u8_in(c, &m->quiet, 0, 1, "directive.quiet");
 	visit_u32_in(c, &m->knob_mask, 0, (1u << KNOB_COUNT) - 1,
 		     "directive.knob_mask");
-	visit_u8_in(c, &nr_knobs, KNOB_COUNT, KNOB_COUNT,
-		    "directive.nr_knobs");
+	visit_u8_in(c, &nr_knobs, KNOB_COUNT, KNOB_COUNT, "directive.nr_knobs");
 	for (size_t i = 0; i < KNOB_COUNT; i++)
 		visit_i64(c, &m->knob[i]);
 	visit_u32_in(c, &m->cpu_budget_ppm, 0, 1000000,
@@ -455,8 +454,7 @@ static void visit_cancel(struct cursor *c, struct msg_cancel *m)
 static void visit_result(struct cursor *c, struct msg_result *m)
 {
 	visit_u64(c, &m->id);
-	visit_u8_in(c, &m->status, 0, RESULT_STATUS_COUNT - 1,
-		    "result.status");
+	visit_u8_in(c, &m->status, 0, RESULT_STATUS_COUNT - 1, "result.status");
 	visit_u8_in(c, &m->why, 0, WHY_COUNT - 1, "result.why");
 	visit_u8_in(c, &m->backend, 0, BACKEND_COUNT - 1, "result.backend");
 	visit_u8(c, &m->node);

@@ -56,9 +56,9 @@ int parse_time_us(const char *s, uint64_t *ret_us)
 		const char *name;
 		uint64_t us;
 	} units[] = {
-		{"", SEC_US},		{"us", 1},
-		{"ms", MSEC_US},	{"s", SEC_US},
-		{"min", 60 * SEC_US},	{"h", 3600 * SEC_US},
+		{"", SEC_US},	      {"us", 1},
+		{"ms", MSEC_US},      {"s", SEC_US},
+		{"min", 60 * SEC_US}, {"h", 3600 * SEC_US},
 	};
 	const char *end;
 	uint64_t v;

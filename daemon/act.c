@@ -27,9 +27,8 @@ int act_action(struct vm *v, struct msg_action *a, uint64_t now_us)
 		return r;
 	v->action.id = a->id;
 	v->action.action = *a;
-	v->action.deadline_us =
-		sum_sat_u64(now_us, sum_sat_u64(a->max_time_us,
-						ACTION_GRACE_US));
+	v->action.deadline_us = sum_sat_u64(
+		now_us, sum_sat_u64(a->max_time_us, ACTION_GRACE_US));
 	return 0;
 }
 
@@ -41,6 +40,20 @@ void act_cancel(struct vm *v)
 		return;
 	m.cancel.id = v->action.id;
 	(void)peer_send(&v->peer, &m); /* a lost session cancels as well */
+}
+
+void act_release(struct vm *v)
+{
+	struct msg m = {.type = MSG_DIRECTIVE};
+
+	if (!v->directive_us)
+		return; /* it was told nothing */
+	m.directive = v->directive;
+	m.directive.id = manager_next_id(v->m);
+	m.directive.knob_mask = 0;
+	m.directive.quiet = 1;
+	strcpy(m.directive.reason, "this host steers no more");
+	(void)peer_send(&v->peer, &m); /* lost: the lease ends by itself */
 }
 
 /* Compare what counts, not ids and reasons. */
@@ -108,7 +121,12 @@ void act_plan(struct vm *v, const struct policy_plan *plan, uint64_t now_us)
 				 vm_is_active(v));
 		log_decision(v, &plan->decision[i]);
 	}
-	if (!v->peer.up)
+	/*
+	 * Not before the first report: after a restart of ours it tells which
+	 * knobs the agent holds, and a directive without them would have it
+	 * put them back, only to take them again.
+	 */
+	if (!v->peer.up || !v->have_report)
 		return;
 	send_directive(v, &plan->directive, now_us);
 	if (!plan->nr_actions || v->action.id || !vm_is_active(v))

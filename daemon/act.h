@@ -26,6 +26,13 @@ void act_plan(struct vm *v, const struct policy_plan *plan, uint64_t now_us);
 int act_action(struct vm *v, struct msg_action *a, uint64_t now_us);
 
 /**
+ * act_release() - tell the agent to put back whatever it holds for us
+ *
+ * Before a session that we end: nobody would renew the lease.
+ */
+void act_release(struct vm *v);
+
+/**
  * act_cancel() - tell the agent to stop what runs; its result still comes
  */
 void act_cancel(struct vm *v);

@@ -59,10 +59,10 @@ static const struct conf_key config_keys[] = {
 	 90, NULL},
 	{"policy", "ReserveMaxPercent", CONF_U32, OF_POLICY(reserve_max_pct), 0,
 	 90, NULL},
-	{"policy", "CpuBudgetPpm", CONF_U32, OF_POLICY(cpu_budget_ppm), 1,
-	 1000000, NULL},
-	{"policy", "PsiAbortCentipercent", CONF_U32, OF_POLICY(psi_abort_centi),
-	 1, 10000, NULL},
+	{"policy", "CpuBudgetPercent", CONF_U32, OF_POLICY(cpu_budget_pct), 1,
+	 100, NULL},
+	{"policy", "PsiAbortPercent", CONF_U32, OF_POLICY(psi_abort_pct), 1,
+	 100, NULL},
 	{"policy", "ActionMaxTime", CONF_TIME_US, OF_POLICY(action_max_us),
 	 10 * MSEC_US, 600 * SEC_US, NULL},
 	{"policy", "ActionMaxCpuTime", CONF_TIME_US,
@@ -119,9 +119,9 @@ static void *section_object(void *arg, const char *section, char *what)
 }
 
 static const struct conf_table config_table = {
-	config_keys,
-	ARRAY_SIZE(config_keys),
-	section_object,
+	.key = config_keys,
+	.nr_keys = ARRAY_SIZE(config_keys),
+	.object = section_object,
 };
 
 int config_init(struct config *cfg)

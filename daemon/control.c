@@ -13,12 +13,13 @@
 #include "util.h"
 
 #define COMPACT_TIME_DEFAULT_US (120 * SEC_US)
-#define COMPACT_TIME_MAX_US (3600 * SEC_US)
+#define COMPACT_TIME_MAX_US	(3600 * SEC_US)
 
 struct client {
 	struct control *c;
 	int fd; /* -1: free */
 	struct source in, out;
+	uint64_t serial; /* of the connection: the slot is used again */
 	bool may_change;
 	bool closing; /* when the output is sent */
 	char line[CONTROL_LINE_MAX];
@@ -33,6 +34,7 @@ struct control {
 	struct source listen;
 	uid_t owner;
 	struct log_limit log;
+	uint64_t next_serial;
 	struct client client[CONTROL_CLIENTS_MAX];
 };
 
@@ -57,7 +59,8 @@ static void client_close(struct client *cl)
 	cl->line_len = 0;
 }
 
-/* --- output ------------------------------------------------------------------- */
+/* --- output
+ * ------------------------------------------------------------------- */
 
 static void client_flush(struct client *cl)
 {
@@ -143,7 +146,8 @@ static void client_error(struct client *cl, const char *fmt, ...)
 				  "error", clean));
 }
 
-/* --- commands -------------------------------------------------------------------- */
+/* --- commands
+ * -------------------------------------------------------------------- */
 
 static const char *text_of(const json_t *req, const char *key)
 {
@@ -162,8 +166,10 @@ static struct vm *vm_of(struct client *cl, const json_t *req)
 	}
 	v = manager_vm(cl->c->m, name);
 	if (!v)
-		client_error(cl, "no VM '%.64s'; 'vmdefragctl status' lists "
-				 "those that are known", name);
+		client_error(cl,
+			     "no VM '%.64s'; 'vmdefragctl status' lists "
+			     "those that are known",
+			     name);
 	return v;
 }
 
@@ -222,8 +228,10 @@ static void cmd_pause_resume(struct client *cl, const json_t *req, bool paused)
 		return;
 	r = manager_pause(cl->c->m, name, paused, now_us());
 	if (r < 0)
-		client_error(cl, "in force now, but cannot be kept over a "
-				 "restart: %s", strerror(-r));
+		client_error(cl,
+			     "in force now, but cannot be kept over a "
+			     "restart: %s",
+			     strerror(-r));
 	else
 		client_send(cl, json_pack("{s:b, s:b}", "ok", true, "paused",
 					  paused));
@@ -249,9 +257,10 @@ static bool number_of(struct client *cl, const json_t *req, const char *key,
 		return true;
 	if (!json_is_integer(o) || json_integer_value(o) < lo ||
 	    json_integer_value(o) > hi) {
-		client_error(cl, "\"%s\" must be a whole number within "
-				 "%lld..%lld", key, (long long)lo,
-			     (long long)hi);
+		client_error(cl,
+			     "\"%s\" must be a whole number within "
+			     "%lld..%lld",
+			     key, (long long)lo, (long long)hi);
 		return false;
 	}
 	*val = json_integer_value(o);
@@ -261,13 +270,14 @@ static bool number_of(struct client *cl, const json_t *req, const char *key,
 static void cmd_compact(struct client *cl, const json_t *req)
 {
 	json_int_t blocks = ACTION_BLOCKS_ALL;
-	json_int_t time_ms = COMPACT_TIME_DEFAULT_US / MSEC_US;
+	json_int_t time_ms = COMPACT_TIME_DEFAULT_US / MSEC_US, order = 0;
 	const char *name = text_of(req, "backend"), *why = "";
 	struct vm *v = vm_of(cl, req);
 	int backend = BACKEND_AUTO, r;
 
 	if (!v ||
 	    !number_of(cl, req, "blocks", 1, ACTION_BLOCKS_ALL, &blocks) ||
+	    !number_of(cl, req, "order", 1, PROTO_ORDERS_MAX - 1, &order) ||
 	    !number_of(cl, req, "time_ms", 100, COMPACT_TIME_MAX_US / MSEC_US,
 		       &time_ms))
 		return;
@@ -281,10 +291,85 @@ static void cmd_compact(struct client *cl, const json_t *req)
 		client_error(cl, "no backend '%.32s'", name);
 		return;
 	}
-	r = job_start(v, cl, (uint32_t)blocks, (uint8_t)backend,
+	r = job_start(v, cl, (uint32_t)blocks, (uint8_t)backend, (uint8_t)order,
 		      (uint64_t)time_ms * MSEC_US, now_us(), &cl->job, &why);
 	if (r < 0)
 		client_error(cl, "%s: %s", v->cfg.name, why);
+}
+
+static void cmd_nodes(struct client *cl, const json_t *req)
+{
+	json_t *o = status_nodes(cl->c->m, now_us());
+
+	(void)req;
+	if (o)
+		json_object_set_new(o, "ok", json_true());
+	client_send(cl, o);
+}
+
+/* The client that a cookie stands for, if it is still the same. */
+static struct client *client_of(struct control *c, uint64_t cookie)
+{
+	struct client *cl = &c->client[cookie % CONTROL_CLIENTS_MAX];
+
+	return cl->fd >= 0 && cl->serial == cookie / CONTROL_CLIENTS_MAX ? cl
+									 : NULL;
+}
+
+static void node_compacted(void *ctx, uint64_t cookie, int result,
+			   const struct ipc_msg *m, int fd)
+{
+	struct control *c = ctx;
+	struct client *cl = client_of(c, cookie);
+
+	if (fd >= 0)
+		close(fd);
+	if (!cl)
+		return;
+	if (result < 0) {
+		client_error(cl, "compaction of the node: %s",
+			     result == -EBUSY ? "another one runs"
+					      : strerror(-result));
+		return;
+	}
+	client_send(cl, json_pack("{s:b, s:b, s:I, s:I, s:I, s:I}", "ok", true,
+				  "done", true, "node",
+				  (json_int_t)m->compact.node, "blocks_before",
+				  (json_int_t)m->compact.blocks_before,
+				  "blocks_after",
+				  (json_int_t)m->compact.blocks_after, "cpu_us",
+				  (json_int_t)m->compact.cpu_us));
+}
+
+static void cmd_compact_node(struct client *cl, const json_t *req)
+{
+	struct manager *m = cl->c->m;
+	struct ipc_msg q = {.op = IPC_NODE_COMPACT};
+	json_int_t node = -1, blocks = 0, time_ms = 60000;
+	int r;
+
+	if (!number_of(cl, req, "node", 0, IPC_NODES_MAX - 1, &node) ||
+	    !number_of(cl, req, "blocks", 1, UINT32_MAX, &blocks) ||
+	    !number_of(cl, req, "time_ms", 100, IPC_COMPACT_MAX_US / MSEC_US,
+		       &time_ms))
+		return;
+	if (node < 0 || hostview_find(&m->nodes.view, (uint32_t)node) < 0) {
+		client_error(cl, "no such node of this host; 'vmdefragctl "
+				 "nodes' lists them");
+		return;
+	}
+	q.compact.node = (uint32_t)node;
+	q.compact.order = m->nodes.pmd_order;
+	q.compact.blocks = blocks ? (uint64_t)blocks : UINT64_MAX;
+	q.compact.max_time_us = (uint64_t)time_ms * MSEC_US;
+	r = link_call(&m->link[ROLE_KNOBS], &q,
+		      now_us() + q.compact.max_time_us + 5 * SEC_US,
+		      node_compacted, cl->c,
+		      cl->serial * CONTROL_CLIENTS_MAX +
+			      (uint64_t)(cl - cl->c->client));
+	if (r < 0)
+		client_error(cl, "the knob writer cannot be asked: %s",
+			     strerror(-r));
 }
 
 static void cmd_cancel(struct client *cl, const json_t *req)
@@ -328,9 +413,8 @@ static void job_event(struct job *j, const struct job_event *ev)
 		break;
 	}
 	if (o)
-		json_object_set_new(o, "ok",
-				    json_boolean(ev->kind != JOB_DONE ||
-						 ev->ok));
+		json_object_set_new(
+			o, "ok", json_boolean(ev->kind != JOB_DONE || ev->ok));
 	client_send(cl, o);
 }
 
@@ -343,6 +427,8 @@ static const struct {
 	{"explain", false, cmd_explain},
 	{"history", false, cmd_history},
 	{"dump-config", false, cmd_dump_config},
+	{"nodes", false, cmd_nodes},
+	{"compact-node", true, cmd_compact_node},
 	{"compact", true, cmd_compact},
 	{"cancel", true, cmd_cancel},
 	{"pause", true, cmd_pause},
@@ -365,8 +451,10 @@ static void request(struct client *cl, const char *line, size_t len)
 		if (strcmp(commands[i].name, cmd))
 			continue;
 		if (commands[i].changes && !cl->may_change)
-			client_error(cl, "'%s' changes something: only root "
-					 "may ask for it", cmd);
+			client_error(cl,
+				     "'%s' changes something: only root "
+				     "may ask for it",
+				     cmd);
 		else
 			commands[i].run(cl, req);
 		json_decref(req);
@@ -376,7 +464,8 @@ static void request(struct client *cl, const char *line, size_t len)
 	json_decref(req);
 }
 
-/* --- input -------------------------------------------------------------------------- */
+/* --- input
+ * -------------------------------------------------------------------------- */
 
 static void on_input(struct source *s, const uint8_t *buf, long n)
 {
@@ -444,6 +533,7 @@ static void on_client(struct source *s, int fd)
 		return;
 	}
 	cl->fd = fd;
+	cl->serial = ++c->next_serial;
 	cl->may_change = peer_may_change(c, fd);
 	cl->closing = false;
 	cl->job = NULL;

@@ -11,8 +11,12 @@
  *	{"cmd": "explain", "vm": NAME}
  *	{"cmd": "history", "vm": NAME}
  *	{"cmd": "dump-config"}
- *	{"cmd": "compact", "vm": NAME, "blocks": N, "backend": NAME,
- *	 "time_ms": N}			root; all but vm may be left out
+ *	{"cmd": "nodes"}		the host's own memory, node by node
+ *	{"cmd": "compact-node", "node": N, "blocks": N, "time_ms": N}
+ *					root; of the host, until so many more
+ *					blocks are free, or all that can be had
+ *	{"cmd": "compact", "vm": NAME, "blocks": N, "order": N,
+ *	 "backend": NAME, "time_ms": N}	root; all but vm may be left out
  *	{"cmd": "cancel"}		root; the work this client asked for
  *	{"cmd": "pause", "vm": NAME}	root; without vm: all
  *	{"cmd": "resume", "vm": NAME}
@@ -28,8 +32,8 @@
 #include "manager.h"
 
 #define CONTROL_CLIENTS_MAX 32
-#define CONTROL_LINE_MAX 4096
-#define CONTROL_OUT_MAX (16 * 1024 * 1024)
+#define CONTROL_LINE_MAX    4096
+#define CONTROL_OUT_MAX	    (16 * 1024 * 1024)
 
 struct control;
 

@@ -54,7 +54,8 @@ static void reload(struct core *c, int fd)
 	r = config_read_fd(fd, &next, what);
 	if (r < 0) {
 		log_err("Cannot read the new configuration, keeping the old "
-			"one: %s", what);
+			"one: %s",
+			what);
 		config_free(&next);
 		return;
 	}
@@ -67,8 +68,7 @@ static void reload(struct core *c, int fd)
 	log_notice("Configuration reloaded");
 }
 
-static void supervisor_message(struct core *c, const struct ipc_msg *m,
-			       int *fd)
+static void supervisor_message(struct core *c, const struct ipc_msg *m, int *fd)
 {
 	switch (m->op) {
 	case IPC_LINK:

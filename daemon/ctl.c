@@ -9,10 +9,13 @@
 #include <sys/un.h>
 
 #include "ctl.h"
+#include "proto.h"
 #include "util.h"
 
-#define SOCKET_DEFAULT "/run/vmdefrag/control.sock"
+#define SOCKET_DEFAULT	  "/run/vmdefrag/control.sock"
 #define ANSWER_TIMEOUT_MS 5000
+/* a signal that comes just before poll(2) does not end it */
+#define INTERRUPT_LOOK_MS 200
 
 static volatile sig_atomic_t interrupted;
 
@@ -22,7 +25,8 @@ static void on_interrupt(int sig)
 	interrupted = 1;
 }
 
-/* --- the connection -------------------------------------------------------- */
+/* --- the connection --------------------------------------------------------
+ */
 
 int ctl_connect(struct ctl *c)
 {
@@ -119,8 +123,7 @@ int ctl_line(struct ctl *c, int timeout_ms, json_t **ret_line)
 
 static int daemon_error(const json_t *answer)
 {
-	const char *text =
-		json_string_value(json_object_get(answer, "error"));
+	const char *text = json_string_value(json_object_get(answer, "error"));
 
 	fprintf(stderr, "vmdefragctl: %s\n",
 		text ? text : "the daemon's answer makes no sense");
@@ -131,8 +134,9 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 {
 	int r = ctl_send(c, req);
 
-	if (!r)
-		r = ctl_line(c, ANSWER_TIMEOUT_MS, ret_answer);
+	/* a daemon that is full answers before it was asked, and hangs up */
+	if (!r || r == -EPIPE)
+		r = ctl_line(c, c->answer_timeout_ms, ret_answer);
 	if (r <= 0) {
 		fprintf(stderr, "vmdefragctl: no answer from vmdefragd: %s\n",
 			r < 0 ? strerror(-r) : "timed out");
@@ -147,12 +151,13 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 	return r;
 }
 
-/* --- commands ---------------------------------------------------------------- */
+/* --- commands ----------------------------------------------------------------
+ */
 
 struct args {
 	const char *vm;
 	bool all;
-	long long blocks, time_ms;
+	long long blocks, order, time_ms;
 	const char *backend;
 	int interval_ms, turns;
 };
@@ -219,6 +224,46 @@ static int run_dump_config(struct ctl *c, const struct args *a)
 			    print_config);
 }
 
+static int run_nodes(struct ctl *c, const struct args *a)
+{
+	(void)a;
+	return ask_and_show(c, json_pack("{s:s}", "cmd", "nodes"), table_nodes);
+}
+
+static void print_node_compacted(const json_t *o)
+{
+	printf("free blocks: %lld -> %lld, %lld ms CPU\n",
+	       (long long)json_integer_value(
+		       json_object_get(o, "blocks_before")),
+	       (long long)json_integer_value(
+		       json_object_get(o, "blocks_after")),
+	       (long long)json_integer_value(json_object_get(o, "cpu_us")) /
+		       1000);
+}
+
+static int run_compact_node(struct ctl *c, const struct args *a)
+{
+	json_t *req;
+	uint64_t node;
+
+	if (parse_u64(a->vm, 1023, &node) < 0) {
+		fprintf(stderr,
+			"vmdefragctl: compact-node: '%s' is not the number of "
+			"a node\n",
+			a->vm);
+		return CTL_USAGE;
+	}
+	req = json_pack("{s:s, s:I}", "cmd", "compact-node", "node",
+			(json_int_t)node);
+	if (a->blocks)
+		json_object_set_new(req, "blocks", json_integer(a->blocks));
+	if (a->time_ms)
+		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
+	c->answer_timeout_ms =
+		(int)(a->time_ms ? a->time_ms : 60000) + ANSWER_TIMEOUT_MS;
+	return ask_and_show(c, req, print_node_compacted);
+}
+
 static void print_paused(const json_t *answer)
 {
 	puts(json_is_true(json_object_get(answer, "paused"))
@@ -229,8 +274,10 @@ static void print_paused(const json_t *answer)
 static int pause_resume(struct ctl *c, const struct args *a, const char *cmd)
 {
 	if (!a->vm && !a->all) {
-		fprintf(stderr, "vmdefragctl: %s: which VM? Name one, or "
-				"--all\n", cmd);
+		fprintf(stderr,
+			"vmdefragctl: %s: which VM? Name one, or "
+			"--all\n",
+			cmd);
 		return CTL_USAGE;
 	}
 	return ask_and_show(c,
@@ -265,8 +312,7 @@ static void show_event(const struct ctl *c, const json_t *ev)
 	} else if (!strcmp(kind, "result")) {
 		table_result(ev);
 	} else {
-		printf("%s\n",
-		       json_string_value(json_object_get(ev, "text")));
+		printf("%s\n", json_string_value(json_object_get(ev, "text")));
 	}
 	fflush(stdout);
 }
@@ -278,14 +324,14 @@ static int follow(struct ctl *c, json_t *events)
 
 	for (;;) {
 		json_t *ev;
-		int r = ctl_line(c, -1, &ev);
+		int r = ctl_line(c, INTERRUPT_LOOK_MS, &ev);
 
 		if (r < 0) {
 			fprintf(stderr, "vmdefragctl: lost vmdefragd: %s\n",
 				strerror(-r));
 			return CTL_NO_DAEMON;
 		}
-		if (!r && interrupted && !cancel_sent) {
+		if (interrupted && !cancel_sent) {
 			cancel_sent = true;
 			fputs("cancelling\n", stderr);
 			ctl_send(c, json_pack("{s:s}", "cmd", "cancel"));
@@ -312,6 +358,8 @@ static int run_compact(struct ctl *c, const struct args *a)
 
 	if (a->blocks)
 		json_object_set_new(req, "blocks", json_integer(a->blocks));
+	if (a->order)
+		json_object_set_new(req, "order", json_integer(a->order));
 	if (a->time_ms)
 		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
 	sigaction(SIGINT, &sa, NULL);
@@ -323,8 +371,8 @@ static int run_compact(struct ctl *c, const struct args *a)
 		r = follow(c, events);
 	}
 	if (c->json) {
-		json_t *o = json_pack("{s:b, s:o}", "ok", r == CTL_OK,
-				      "events", events);
+		json_t *o = json_pack("{s:b, s:o}", "ok", r == CTL_OK, "events",
+				      events);
 
 		print_json(o);
 		json_decref(o);
@@ -348,12 +396,15 @@ static const struct {
 	{"history", true, run_history,
 	 "VM: decisions with their evidence, and results"},
 	{"compact", true, run_compact,
-	 "VM [--blocks N] [--backend NAME] [--time SEC]"},
+	 "VM [--blocks N] [--order N] [--backend NAME] [--time SEC]"},
+	{"nodes", false, run_nodes,
+	 "the host's own memory: free blocks, pools, VMs by node"},
+	{"compact-node", true, run_compact_node,
+	 "NODE of the host [--blocks N] [--time SEC]"},
 	{"pause", false, run_pause,
 	 "VM or --all: put knobs back, start nothing; survives restarts"},
 	{"resume", false, run_resume, "VM or --all"},
-	{"dump-config", false, run_dump_config,
-	 "the configuration in force"},
+	{"dump-config", false, run_dump_config, "the configuration in force"},
 };
 
 static void usage(FILE *f)
@@ -362,7 +413,8 @@ static void usage(FILE *f)
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
 		fprintf(f, "  %-12s %s\n", verbs[i].name, verbs[i].help);
 	fputs("\nexit status: 0 done, 1 refused or fell short, 2 usage, "
-	      "3 no daemon\n", f);
+	      "3 no daemon\n",
+	      f);
 }
 
 /* A positive number of an option, or exit. */
@@ -371,9 +423,10 @@ static long long number(const char *opt, const char *text, uint64_t max)
 	uint64_t v;
 
 	if (parse_u64(text, max, &v) < 0 || !v) {
-		fprintf(stderr, "vmdefragctl: %s wants a whole number within "
-				"1..%llu, not '%s'\n", opt,
-			(unsigned long long)max, text);
+		fprintf(stderr,
+			"vmdefragctl: %s wants a whole number within "
+			"1..%llu, not '%s'\n",
+			opt, (unsigned long long)max, text);
 		exit(CTL_USAGE);
 	}
 	return (long long)v;
@@ -386,6 +439,7 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 		{"json", no_argument, NULL, 'j'},
 		{"all", no_argument, NULL, 'a'},
 		{"blocks", required_argument, NULL, 'b'},
+		{"order", required_argument, NULL, 'o'},
 		{"backend", required_argument, NULL, 'k'},
 		{"time", required_argument, NULL, 't'},
 		{"interval", required_argument, NULL, 'i'},
@@ -409,6 +463,10 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 			break;
 		case 'b':
 			a->blocks = number("--blocks", optarg, UINT32_MAX - 1);
+			break;
+		case 'o':
+			a->order =
+				number("--order", optarg, PROTO_ORDERS_MAX - 1);
 			break;
 		case 'k':
 			a->backend = optarg;
@@ -463,7 +521,9 @@ static int run_verb(int argc, char **argv, struct ctl *c, struct args *a)
 
 int main(int argc, char **argv)
 {
-	struct ctl c = {.socket = SOCKET_DEFAULT, .fd = -1};
+	struct ctl c = {.socket = SOCKET_DEFAULT,
+			.fd = -1,
+			.answer_timeout_ms = ANSWER_TIMEOUT_MS};
 	struct args a = {.interval_ms = 1000};
 	int r;
 

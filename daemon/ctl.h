@@ -9,15 +9,15 @@
 /* Exit codes, also in --help and the man page. */
 enum ctl_exit {
 	CTL_OK = 0,
-	CTL_FAILED = 1,	 /* the daemon said no, or the work fell short */
-	CTL_USAGE = 2,	 /* command line */
+	CTL_FAILED = 1,	   /* the daemon said no, or the work fell short */
+	CTL_USAGE = 2,	   /* command line */
 	CTL_NO_DAEMON = 3, /* nobody answers on the socket */
 };
 
 struct ctl {
 	const char *socket;
 	bool json;
-	int fd;
+	int fd, answer_timeout_ms;
 	char *buf; /* received, not yet taken */
 	size_t len, size;
 };
@@ -45,6 +45,7 @@ void table_status(const json_t *answer);
 void table_vm(const json_t *vm);
 void table_explain(const json_t *answer);
 void table_history(const json_t *answer);
+void table_nodes(const json_t *answer);
 void table_result(const json_t *event);
 
 /* ctl_top.c */

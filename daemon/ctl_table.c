@@ -77,9 +77,9 @@ static void status_row(const json_t *vm)
 			 s.in_blocks_kib * 100 / s.free_kib);
 	if (known)
 		snprintf(blocks, sizeof(blocks), "%lld", s.blocks);
-	printf("%-16.16s %-11s %-8s %7s %9s %7s %7s %9s  %s\n",
-	       str(vm, "name"), paused ? "paused" : str(vm, "mode"),
-	       str(vm, "session"), age_text(age, sizeof(age), vm),
+	printf("%-16.16s %-11s %-8s %7s %9s %7s %7s %9s  %s\n", str(vm, "name"),
+	       paused ? "paused" : str(vm, "mode"), str(vm, "session"),
+	       age_text(age, sizeof(age), vm),
 	       known ? size_text(free, sizeof(free), s.free_kib) : "-", blocks,
 	       pct,
 	       json_object_get(host, "rss_kib")
@@ -100,8 +100,7 @@ void table_status(const json_t *answer)
 	printf("%-16s %-11s %-8s %7s %9s %7s %7s %9s  %s\n", "VM", "MODE",
 	       "SESSION", "AGE", "FREE", "BLOCKS", "USABLE", "HOST RSS",
 	       "DECISION");
-	json_array_foreach(vms, i, vm)
-		status_row(vm);
+	json_array_foreach(vms, i, vm) status_row(vm);
 	if (!json_array_size(vms))
 		puts("no VM is known: name one in vmdefragd.conf, or by --vm");
 }
@@ -113,8 +112,7 @@ static void node_row(const json_t *n)
 	char free[24];
 	size_t i;
 
-	printf("  node %lld: %s free, %lld blocks;  by order:",
-	       num(n, "node"),
+	printf("  node %lld: %s free, %lld blocks;  by order:", num(n, "node"),
 	       size_text(free, sizeof(free), num(n, "free_kib")),
 	       num(n, "free_blocks"));
 	json_array_foreach(orders, i, o)
@@ -131,8 +129,7 @@ void table_vm(const json_t *vm)
 	size_t i;
 
 	printf("%s\n", str(vm, "name"));
-	json_array_foreach(nodes, i, n)
-		node_row(n);
+	json_array_foreach(nodes, i, n) node_row(n);
 	if (json_is_object(d))
 		printf("  decision: %s, %s: %s\n", str(d, "decision"),
 		       str(d, "reason"), str(d, "text"));
@@ -169,8 +166,8 @@ static void history_decision(const json_t *e)
 	json_t *value;
 	size_t i;
 
-	printf("%s  %s: %s%s (node %lld)", str(e, "time"),
-	       str(e, "decision"), str(e, "reason"),
+	printf("%s  %s: %s%s (node %lld)", str(e, "time"), str(e, "decision"),
+	       str(e, "reason"),
 	       json_is_true(json_object_get(e, "carried_out"))
 		       ? ""
 		       : ", observed only",
@@ -179,12 +176,10 @@ static void history_decision(const json_t *e)
 		printf(", %lld blocks", num(e, "blocks"));
 	printf("\n    ");
 	json_object_foreach(json_object_get(e, "evidence"), name, value)
-		printf(" %s=%lld", name,
-		       (long long)json_integer_value(value));
+		printf(" %s=%lld", name, (long long)json_integer_value(value));
 	putchar('\n');
-	json_array_foreach(rejected, i, value)
-		printf("     not %s: %s\n", str(value, "what"),
-		       str(value, "why"));
+	json_array_foreach(rejected, i, value) printf(
+		"     not %s: %s\n", str(value, "what"), str(value, "why"));
 }
 
 void table_result(const json_t *e)
@@ -224,4 +219,79 @@ void table_history(const json_t *answer)
 	}
 	if (!json_array_size(all))
 		puts("nothing yet");
+}
+
+static void pool_row(const json_t *p)
+{
+	printf("  pool of %lld kB pages: %lld, %lld free", num(p, "page_kib"),
+	       num(p, "pages"), num(p, "free"));
+	if (json_object_get(p, "reserved"))
+		printf(", %lld reserved, %lld usable", num(p, "reserved"),
+		       num(p, "usable"));
+	if (num(p, "surplus"))
+		printf(", %lld surplus", num(p, "surplus"));
+	putchar('\n');
+}
+
+static void host_node(const json_t *n, long long order)
+{
+	const json_t *trend = json_object_get(n, "trend_blocks_per_min");
+	const json_t *unusable = json_object_get(n, "unusable_permille");
+	const json_t *p;
+	char total[24], spare[24];
+	size_t i;
+
+	printf("node %lld: %s of %s free, %lld blocks of order %lld",
+	       num(n, "node"),
+	       size_text(spare, sizeof(spare), num(n, "free_kib")),
+	       size_text(total, sizeof(total), num(n, "total_kib")),
+	       num(n, "free_blocks"), order);
+	if (trend)
+		printf(" (%+lld a minute)",
+		       (long long)json_integer_value(trend));
+	printf(", unusable %.1f %%\n",
+	       (double)json_integer_value(
+		       json_array_get(unusable, (size_t)order)) /
+		       10);
+	json_array_foreach(json_object_get(n, "pools"), i, p)
+	{
+		if (num(p, "pages"))
+			pool_row(p);
+	}
+}
+
+static void vm_backing(const json_t *vm)
+{
+	const json_t *n;
+	size_t i;
+
+	printf("%s:", str(vm, "name"));
+	if (json_object_get(vm, "unknown"))
+		printf(" by node unknown: %s", str(vm, "unknown"));
+	json_array_foreach(json_object_get(vm, "nodes"), i, n)
+	{
+		char kib[24], huge[24];
+
+		printf("  node %lld %s, %s of it huge", num(n, "node"),
+		       size_text(kib, sizeof(kib), num(n, "kib")),
+		       size_text(huge, sizeof(huge), num(n, "huge_kib")));
+	}
+	putchar('\n');
+}
+
+void table_nodes(const json_t *answer)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "nodes"), i, o)
+		host_node(o, num(answer, "pmd_order"));
+	json_array_foreach(json_object_get(answer, "pools"), i, o)
+	{
+		if (num(o, "pages"))
+			pool_row(o);
+	}
+	json_array_foreach(json_object_get(answer, "vms"), i, o) vm_backing(o);
+	if (json_object_get(answer, "error"))
+		printf("the host cannot be read: %s\n", str(answer, "error"));
 }

@@ -31,13 +31,13 @@ static void say(struct lines *l, const char *level, const char *cure,
 					"text", text, "cure", cure));
 }
 
-#define OK(l, ...) say(l, "ok", "", __VA_ARGS__)
-#define NOTE(l, cure, ...) say(l, "note", cure, __VA_ARGS__)
+#define OK(l, ...)	      say(l, "ok", "", __VA_ARGS__)
+#define NOTE(l, cure, ...)    say(l, "note", cure, __VA_ARGS__)
 #define PROBLEM(l, cure, ...) say(l, "problem", cure, __VA_ARGS__)
 
 /* "a, b": the names of set bits. */
-static void bit_names(char *buf, size_t size, uint32_t bits,
-		      unsigned int count, const char *(*name_of)(unsigned int))
+static void bit_names(char *buf, size_t size, uint32_t bits, unsigned int count,
+		      const char *(*name_of)(unsigned int))
 {
 	size_t n = 0;
 
@@ -66,8 +66,9 @@ static void explain_mode(struct lines *l, const struct vm *v)
 		OK(l, "mode %s", vm_mode_name(v->cfg.mode));
 	}
 	if (v->paused || v->m->all_paused)
-		NOTE(l, v->m->all_paused ? "vmdefragctl resume --all"
-					 : "vmdefragctl resume VM",
+		NOTE(l,
+		     v->m->all_paused ? "vmdefragctl resume --all"
+				      : "vmdefragctl resume VM",
 		     "paused: knobs are put back and nothing is started");
 }
 
@@ -119,12 +120,10 @@ static void explain_session(struct lines *l, const struct vm *v,
 		PROBLEM(l, channel_cure(v->channel.last_error),
 			"channel %s is not open%s%s", v->cfg.channel,
 			v->channel.last_error ? ": " : "",
-			v->channel.last_error
-				? strerror(-v->channel.last_error)
-				: "");
+			v->channel.last_error ? strerror(-v->channel.last_error)
+					      : "");
 	else
-		PROBLEM(l,
-			"install vmdefrag-agent in the guest, and start it",
+		PROBLEM(l, "install vmdefrag-agent in the guest, and start it",
 			"the channel is open, but no agent answers%s%s",
 			v->down_why[0] ? "; the last session ended: " : "",
 			v->down_why);
@@ -159,13 +158,16 @@ static void explain_guest(struct lines *l, const struct vm *v)
 		     "no pressure stall information in this guest: guarded by "
 		     "allocation stalls, direct reclaim and refaults instead");
 	if (h->features & 1u << FEATURE_ISOLCPUS)
-		NOTE(l, "", "the guest isolates CPUs: real-time guests are "
-			    "best left in mode observe");
+		NOTE(l, "",
+		     "the guest isolates CPUs: real-time guests are "
+		     "best left in mode observe");
 	if (v->have_report && v->report.knob_foreign) {
 		bit_names(text, sizeof(text), v->report.knob_foreign,
 			  KNOB_COUNT, knob_name);
-		NOTE(l, "", "changed by somebody else since we set it, and "
-			    "left alone: %s", text);
+		NOTE(l, "",
+		     "changed by somebody else since we set it, and "
+		     "left alone: %s",
+		     text);
 	}
 }
 
@@ -194,8 +196,9 @@ static void explain_host(struct lines *l, const struct vm *v)
 	const struct vm_proc *p = &v->proc;
 
 	if (p->valid && p->rss_kib)
-		OK(l, "host: QEMU (pid %d) holds %" PRIu64 " MiB, %u %% of "
-		      "it mapped by huge pages",
+		OK(l,
+		   "host: QEMU (pid %d) holds %" PRIu64 " MiB, %u %% of "
+		   "it mapped by huge pages",
 		   p->pid, p->rss_kib / 1024,
 		   (unsigned int)((p->anon_huge_kib + p->shmem_huge_kib +
 				   p->hugetlb_kib) *
@@ -237,8 +240,9 @@ json_t *explain_vm(const struct vm *v, uint64_t now_us)
 	if (s.vm_stopped)
 		NOTE(&l, "", "QEMU has stopped this VM");
 	if (s.vm_migrating)
-		NOTE(&l, "", "the VM is being migrated or saved: each moved "
-			     "page would be sent again");
+		NOTE(&l, "",
+		     "the VM is being migrated or saved: each moved "
+		     "page would be sent again");
 	if (v->have_hello)
 		explain_guest(&l, v);
 	explain_memory(&l, v);

@@ -25,3 +25,12 @@ void guest_free_sum(const struct msg_hello *h, const struct msg_report *r,
 					<< (o - pmd);
 	ret_free->pages_in_blocks = ret_free->pmd_blocks << pmd;
 }
+
+uint64_t guest_free_blocks(const struct guest_free *f, unsigned int order)
+{
+	uint64_t blocks = 0;
+
+	for (unsigned int o = order; o < PROTO_ORDERS_MAX; o++)
+		blocks += f->blocks_by_order[o] << (o - order);
+	return blocks;
+}

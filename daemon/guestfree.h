@@ -21,4 +21,9 @@ struct guest_free {
 void guest_free_sum(const struct msg_hello *h, const struct msg_report *r,
 		    int node, struct guest_free *ret_free);
 
+/**
+ * guest_free_blocks() - blocks of @order: a bigger one counts for several
+ */
+uint64_t guest_free_blocks(const struct guest_free *f, unsigned int order);
+
 #endif

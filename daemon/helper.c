@@ -17,6 +17,7 @@
 #include <sys/un.h>
 
 #include "config.h"
+#include "hostcgroup.h"
 #include "hostproc.h"
 #include "log.h"
 #include "roles.h"
@@ -25,8 +26,11 @@
 /* A listener that does not accept has its backlog full: QEMU's is 1. */
 #define CONNECT_US (1 * SEC_US)
 
+#define CGROUP_DIR "/sys/fs/cgroup"
+
 struct helper {
 	int sup_fd, core_fd, proc_fd;
+	int cgroup_fd;		/* -1: no cgroup2 here */
 	struct config reloaded; /* owned */
 	const struct config *cfg;
 	bool stop;
@@ -124,6 +128,25 @@ static int serve_sample(struct helper *h, struct ipc_msg *m)
 	return ipc_answer(h->core_fd, m, 0, -1);
 }
 
+static int serve_cgroup(struct helper *h, struct ipc_msg *m)
+{
+	static_assert(IPC_NUMA_MAX == HOSTCGROUP_NODES_MAX, "same bound");
+	struct hostcgroup_numa s;
+	int r = hostcgroup_sample(h->proc_fd, h->cgroup_fd, m->proc.pid, &s);
+
+	memset(&m->numa, 0, sizeof(m->numa));
+	if (r < 0)
+		return ipc_answer(h->core_fd, m, r, -1);
+	m->numa.nr_nodes = s.nr_nodes;
+	for (uint32_t i = 0; i < s.nr_nodes; i++) {
+		/* shmem is counted in file, too */
+		m->numa.node[i].kib = s.node[i].anon_kib + s.node[i].shmem_kib;
+		m->numa.node[i].huge_kib =
+			s.node[i].anon_thp_kib + s.node[i].shmem_thp_kib;
+	}
+	return ipc_answer(h->core_fd, m, 0, -1);
+}
+
 static void drop_core(struct helper *h)
 {
 	close_fd_ptr(&h->core_fd);
@@ -146,6 +169,8 @@ static void take_core(struct helper *h)
 		r = serve_open(h, &m);
 	else if (r > 0 && fd < 0 && m.op == IPC_SAMPLE_PROC)
 		r = serve_sample(h, &m);
+	else if (r > 0 && fd < 0 && m.op == IPC_SAMPLE_CGROUP)
+		r = serve_cgroup(h, &m);
 	else if (r > 0)
 		r = -EPROTO;
 	if (r >= 0)
@@ -226,6 +251,8 @@ int helper_main(const struct config *cfg, int sup_fd, int listen_fd)
 		.cfg = cfg,
 		.proc_fd =
 			open(cfg->proc_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+		.cgroup_fd =
+			open(CGROUP_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
 	};
 	int r = 0;
 
@@ -236,6 +263,7 @@ int helper_main(const struct config *cfg, int sup_fd, int listen_fd)
 		r = loop_once(&h);
 	drop_core(&h);
 	close_fd_ptr(&h.proc_fd);
+	close_fd_ptr(&h.cgroup_fd);
 	config_free(&h.reloaded);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -9,7 +9,7 @@
 
 /* 64 entries are below 24 KiB a VM, and cover an hour of a busy guest: only
  * changes are recorded. */
-#define HISTORY_MAX 64
+#define HISTORY_MAX	 64
 #define HISTORY_TEXT_MAX 96
 
 enum history_kind {

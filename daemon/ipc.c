@@ -39,6 +39,7 @@ static const char *const op_names[] = {
 	[IPC_VM_SYNCED] = "vm-synced",
 	[IPC_OPEN_SOCKET] = "open-socket",
 	[IPC_SAMPLE_PROC] = "sample-proc",
+	[IPC_SAMPLE_CGROUP] = "sample-cgroup",
 	[IPC_POOL_READ] = "pool-read",
 	[IPC_POOL_SET] = "pool-set",
 	[IPC_POOL_RESTORE] = "pool-restore",
@@ -128,6 +129,9 @@ int ipc_check(const struct ipc_msg *m)
 		break;
 	case IPC_SAMPLE_PROC:
 		/* the answer's start_time shares its place with pid */
+		break;
+	case IPC_SAMPLE_CGROUP:
+		/* the same with nr_nodes, which the receiver bounds */
 		break;
 	case IPC_POOL_READ:
 	case IPC_POOL_SET:

@@ -71,6 +71,8 @@ enum ipc_op {
 	/* core -> helper, and the answer with the same id and .result */
 	IPC_OPEN_SOCKET, /* .open -> fd, .opened */
 	IPC_SAMPLE_PROC, /* .proc -> .proc_sample */
+	/* .proc -> .numa; -ENODATA where the VM has no group of its own */
+	IPC_SAMPLE_CGROUP,
 
 	/* core -> knobs, and the answer with the same id and .result */
 	IPC_POOL_READ, /* .pool -> .pool */
@@ -90,6 +92,7 @@ enum ipc_op {
 
 #define IPC_PATH_MAX	   108 /* of a unix socket: unix(7) */
 #define IPC_NAME_MAX	   PROTO_TEXT_MAX
+#define IPC_NUMA_MAX	   64u	 /* nodes that a VM's memory is told of */
 #define IPC_NODES_MAX	   1024u /* the kernel's, on x86-64 and aarch64 */
 #define IPC_COMPACT_MAX_US (600 * UINT64_C(1000000))
 
@@ -133,6 +136,12 @@ struct ipc_msg {
 			uint32_t locked_kib_valid;
 			uint64_t locked_kib, pinned_kib; /* VmLck, VmPin */
 		} proc_sample;
+		struct {
+			uint32_t nr_nodes; /* entries used */
+			struct {
+				uint64_t kib, huge_kib; /* anon and shmem */
+			} node[IPC_NUMA_MAX];
+		} numa;
 		struct {
 			uint32_t node;
 			uint64_t page_kib; /* 2048 or 1048576 */

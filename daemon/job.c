@@ -14,13 +14,14 @@ static void tell(struct job *j, struct job_event *ev)
 		j->vm->m->job_event(j, ev);
 }
 
-static void count_free(const struct vm *v, uint64_t *ret_blocks,
+static void count_free(const struct job *j, uint64_t *ret_blocks,
 		       uint64_t *ret_pages)
 {
+	const struct vm *v = j->vm;
 	struct guest_free f;
 
 	guest_free_sum(&v->hello, &v->report, GUEST_ALL_NODES, &f);
-	*ret_blocks = f.pmd_blocks;
+	*ret_blocks = guest_free_blocks(&f, j->order);
 	*ret_pages = f.pages;
 }
 
@@ -28,7 +29,7 @@ static void job_end(struct job *j, bool ok, const char *text)
 {
 	struct job_event ev = {.kind = JOB_DONE, .ok = ok, .text = text};
 
-	count_free(j->vm, &ev.free_blocks, &ev.free_pages);
+	count_free(j, &ev.free_blocks, &ev.free_pages);
 	j->vm->job = NULL;
 	tell(j, &ev);
 	free(j);
@@ -87,8 +88,7 @@ static int ask_next(struct job *j, uint64_t now_us, const char **ret_why)
 
 		j->nodes_done |= UINT64_C(1) << i;
 		go = policy_request(&v->pcfg, &s, v->report.node[i].node,
-				    v->hello.pmd_order, still_wanted(j),
-				    now_us, &a, &d);
+				    j->order, still_wanted(j), now_us, &a, &d);
 		history_decision(&v->history, &d, go);
 		if (!go) {
 			*ret_why = decision_reason_text(d.reason);
@@ -110,8 +110,8 @@ static int ask_next(struct job *j, uint64_t now_us, const char **ret_why)
 }
 
 int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
-	      uint64_t time_us, uint64_t now_us, struct job **ret_job,
-	      const char **ret_why)
+	      uint8_t order, uint64_t time_us, uint64_t now_us,
+	      struct job **ret_job, const char **ret_why)
 {
 	struct job *j;
 	int r;
@@ -125,7 +125,7 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 			   "performance or density";
 		return -EPERM;
 	}
-	if (v->job || v->action.id) {
+	if (v->job) {
 		*ret_why = "an action is under way";
 		return -EBUSY;
 	}
@@ -138,13 +138,20 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 	j->client = client;
 	j->want = blocks;
 	j->backend = backend;
+	j->order = order ? order : v->hello.pmd_order;
 	j->deadline_us = sum_sat_u64(now_us, time_us);
 	v->job = j;
-	r = ask_next(j, now_us, ret_why);
-	if (r > 0) {
-		*ret_job = j;
+	*ret_job = j;
+	if (v->action.id) {
+		/* one of our own: a person need not wait for it; its result
+		 * starts the job */
+		act_cancel(v);
 		return 0;
 	}
+	r = ask_next(j, now_us, ret_why);
+	if (r > 0)
+		return 0;
+	*ret_job = NULL;
 	v->job = NULL;
 	free(j);
 	if (r < 0)
@@ -152,20 +159,39 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 	return r < 0 ? r : -ECANCELED;
 }
 
+/* Ask the next node, or end the job; @none is said where none was asked. */
+static void go_on(struct job *j, const char *none, uint64_t now_us)
+{
+	bool begun = j->action_id != 0;
+	const char *why;
+	int r = ask_next(j, now_us, &why);
+
+	if (r > 0)
+		return;
+	if (r < 0)
+		job_end(j, false, strerror(-r));
+	else if (begun && j->want == ACTION_BLOCKS_ALL)
+		job_end(j, !j->stopped,
+			j->stopped ? j->stopped : "all nodes done");
+	else
+		job_end(j, false, why ? why : none);
+}
+
 void job_result(struct job *j, const struct msg_result *r, uint64_t now_us)
 {
 	struct job_event ev = {.kind = JOB_RESULT, .result = r};
-	const char *why;
-	int rc;
 
+	if (!j->action_id) {
+		go_on(j, "nothing was asked for", now_us);
+		return;
+	}
 	if (r->id != j->action_id)
 		return;
 	tell(j, &ev);
 	if (r->blocks_after > r->blocks_before)
 		j->got += r->blocks_after - r->blocks_before;
 	if (r->status == RESULT_REFUSED || r->status == RESULT_FAILED) {
-		job_end(j, false,
-			r->text[0] ? r->text : stop_why_name(r->why));
+		job_end(j, false, r->text[0] ? r->text : stop_why_name(r->why));
 		return;
 	}
 	if (r->why == WHY_CANCELLED || r->why == WHY_PRESSURE ||
@@ -177,22 +203,16 @@ void job_result(struct job *j, const struct msg_result *r, uint64_t now_us)
 		job_end(j, true, "target reached");
 		return;
 	}
-	rc = ask_next(j, now_us, &why);
-	if (rc > 0)
-		return;
-	if (rc < 0)
-		job_end(j, false, strerror(-rc));
-	else if (j->want == ACTION_BLOCKS_ALL)
-		job_end(j, true, "all nodes done");
-	else
-		job_end(j, false, why ? why : "no more to be had");
+	if (r->status == RESULT_STOPPED)
+		j->stopped = stop_why_name(r->why);
+	go_on(j, "no more to be had", now_us);
 }
 
 void job_report(struct job *j)
 {
 	struct job_event ev = {.kind = JOB_PROGRESS};
 
-	count_free(j->vm, &ev.free_blocks, &ev.free_pages);
+	count_free(j, &ev.free_blocks, &ev.free_pages);
 	tell(j, &ev);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * DOC: work that a person asked for: vmdefragctl compact VM [--blocks N]
+ * [--order N]
  *
  * Nodes are worked one after the other, the one with most loose free memory
  * first; a wanted number of blocks is met by as many nodes as it takes. One
@@ -24,27 +25,29 @@ struct job_event {
 	enum job_event_kind kind;
 	const struct msg_action *action;
 	const struct msg_result *result;
-	uint64_t free_blocks, free_pages;
+	uint64_t free_blocks, free_pages; /* blocks: of the job's order */
 	bool ok;
 	const char *text;
 };
 
 struct job {
 	struct vm *vm;
-	void *client; /* the control socket's; NULL: it went away */
+	void *client;  /* the control socket's; NULL: it went away */
 	uint32_t want; /* further free blocks, or ACTION_BLOCKS_ALL */
 	uint32_t got;
-	uint8_t backend;
+	uint8_t backend, order;
 	uint64_t deadline_us;
 	uint64_t nodes_done; /* bit i: report.node[i] was worked */
 	uint64_t action_id;
 	uint8_t action_node; /* index */
+	const char *stopped; /* a limit that a node met; static, or NULL */
 };
 
 /**
  * job_start() - begin
  * @blocks:  further free ones wanted, or ACTION_BLOCKS_ALL
  * @backend: enum backend
+ * @order:   of the blocks; 0: the guest's PMD order
  * @time_us: limit for all of it
  * @ret_why: static or the VM's text, on failure
  *
@@ -52,8 +55,8 @@ struct job {
  * last; or -errno.
  */
 int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
-	      uint64_t time_us, uint64_t now_us, struct job **ret_job,
-	      const char **ret_why);
+	      uint8_t order, uint64_t time_us, uint64_t now_us,
+	      struct job **ret_job, const char **ret_why);
 
 /* The client is gone, or the VM is: cancel; no event is sent any more. */
 void job_abandon(struct job *j);

@@ -36,7 +36,8 @@ int loop_open(enum loop_kind kind, struct loop **ret_loop)
 		r = open_engine(l, &loop_uring_ops);
 		if (r < 0 && kind == LOOP_AUTO)
 			log_notice("io_uring is not to be had here (%s); "
-				   "using poll(2)", strerror(-r));
+				   "using poll(2)",
+				   strerror(-r));
 	}
 	if (kind == LOOP_POLL || (kind == LOOP_AUTO && r < 0))
 		r = open_engine(l, &loop_poll_ops);

@@ -16,7 +16,7 @@ struct poll_engine {
 	struct pollfd *pfd;
 	struct {
 		uint32_t index, generation;
-	} *who;
+	} * who;
 	size_t nr_alloc;
 };
 
@@ -135,8 +135,7 @@ static int poll_turn(struct loop *l, uint64_t timeout_us)
 		/* a handler before may have removed it */
 		if (!slot_is(l, e->who[i].index, e->who[i].generation))
 			continue;
-		poll_event(l, e->who[i].index,
-			   (unsigned int)e->pfd[i].revents);
+		poll_event(l, e->who[i].index, (unsigned int)e->pfd[i].revents);
 		events++;
 	}
 	return events;

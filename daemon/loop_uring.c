@@ -24,8 +24,8 @@
  * ends the multishot with -ENOBUFS, and it is armed again: nothing is lost,
  * the bytes wait in the socket.
  */
-#define NR_BUFS 128
-#define BUF_SIZE 4096
+#define NR_BUFS	  128
+#define BUF_SIZE  4096
 #define BUF_GROUP 1
 
 /*
@@ -34,10 +34,10 @@
  * by epoll. 5 ms are nothing against a telemetry age of a second.
  */
 #define BATCH_FROM_SOURCES 16
-#define BATCH_US 5000
-#define BATCH_MAX 64
+#define BATCH_US	   5000
+#define BATCH_MAX	   64
 
-#define IGNORED_TAG UINT64_MAX
+#define IGNORED_TAG	   UINT64_MAX
 
 struct uring_engine {
 	struct io_uring ring;
@@ -47,8 +47,8 @@ struct uring_engine {
 
 static void buf_give_back(struct uring_engine *e, unsigned int bid)
 {
-	io_uring_buf_ring_add(e->br, e->bufs + (size_t)bid * BUF_SIZE,
-			      BUF_SIZE, (unsigned short)bid,
+	io_uring_buf_ring_add(e->br, e->bufs + (size_t)bid * BUF_SIZE, BUF_SIZE,
+			      (unsigned short)bid,
 			      io_uring_buf_ring_mask(NR_BUFS), 0);
 	io_uring_buf_ring_advance(e->br, 1);
 }
@@ -206,8 +206,7 @@ static void uring_recv(struct loop *l, uint32_t index, int res,
 		return;
 	}
 	slot_recv(l, index,
-		  flags & IORING_CQE_F_BUFFER ? e->bufs + bid * BUF_SIZE
-					      : NULL,
+		  flags & IORING_CQE_F_BUFFER ? e->bufs + bid * BUF_SIZE : NULL,
 		  res);
 	if (res > 0 && !(flags & IORING_CQE_F_MORE) &&
 	    slot_is(l, index, generation))

@@ -12,8 +12,8 @@
  * What is paused outlives the daemon: one name a line in this file of the
  * state directory, "*" for all. A VM that is not there now keeps its line.
  */
-#define PAUSED_FILE "paused"
-#define PAUSED_ALL "*"
+#define PAUSED_FILE	"paused"
+#define PAUSED_ALL	"*"
 #define PAUSED_FILE_MAX (64 * 1024)
 
 static void broker_message(struct link *k, const struct ipc_msg *m);
@@ -42,7 +42,8 @@ uint64_t manager_next_id(struct manager *m)
 	return ++m->next_id;
 }
 
-/* --- what is paused -------------------------------------------------------- */
+/* --- what is paused --------------------------------------------------------
+ */
 
 /* The file's text; empty when there is none. The caller's to free. */
 static char *paused_read(const struct manager *m)
@@ -138,9 +139,8 @@ int manager_pause(struct manager *m, const char *name, bool paused,
 	}
 	m->all_paused = paused;
 	for (v = m->vms; v; v = v->next) {
-		history_event(&v->history,
-			      paused ? "paused, with all VMs"
-				     : "resumed, with all VMs");
+		history_event(&v->history, paused ? "paused, with all VMs"
+						  : "resumed, with all VMs");
 		if (!paused)
 			v->paused = false;
 		vm_decide(v, now_us);
@@ -150,7 +150,8 @@ int manager_pause(struct manager *m, const char *name, bool paused,
 	return paused_write(m, PAUSED_ALL, true);
 }
 
-/* --- VMs come and go -------------------------------------------------------- */
+/* --- VMs come and go --------------------------------------------------------
+ */
 
 static void vm_put(struct manager *m, const struct ipc_vm *cfg)
 {
@@ -212,13 +213,13 @@ static void broker_message(struct link *k, const struct ipc_msg *msg)
 
 static void link_stuck(struct link *k)
 {
-	struct manager *m =
-		container_of(k, struct manager, link[k->role]);
+	struct manager *m = container_of(k, struct manager, link[k->role]);
 
 	m->replace(m, k->role);
 }
 
-/* --- whole -------------------------------------------------------------------- */
+/* --- whole
+ * -------------------------------------------------------------------- */
 
 void manager_init(struct manager *m, struct loop *l, const struct config *cfg)
 {
@@ -233,12 +234,13 @@ void manager_init(struct manager *m, struct loop *l, const struct config *cfg)
 		m->link[i].stuck = link_stuck;
 	}
 	m->link[ROLE_BROKER].message = broker_message;
-	m->state_fd = open(cfg->state_dir,
-			   O_PATH | O_DIRECTORY | O_CLOEXEC);
+	m->state_fd = open(cfg->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (m->state_fd < 0)
-		log_warn_errno(-errno, "State directory %s cannot be used; "
-				       "'pause' will not survive a restart",
+		log_warn_errno(-errno,
+			       "State directory %s cannot be used; "
+			       "'pause' will not survive a restart",
 			       cfg->state_dir);
+	nodes_open(&m->nodes, cfg);
 	/* ids must not repeat over restarts of the core: agents keep them */
 	m->next_id = (uint64_t)time(NULL) << 20;
 	paused = paused_read(m);
@@ -255,6 +257,7 @@ void manager_free(struct manager *m)
 	}
 	for (unsigned int i = 0; i < ROLE_COUNT; i++)
 		link_set(&m->link[i], -1);
+	nodes_close(&m->nodes);
 	if (m->state_fd >= 0)
 		close(m->state_fd);
 	m->state_fd = -1;
@@ -262,6 +265,7 @@ void manager_free(struct manager *m)
 
 void manager_tick(struct manager *m, uint64_t now_us)
 {
+	nodes_tick(&m->nodes, now_us);
 	for (unsigned int i = 0; i < ROLE_COUNT; i++)
 		link_tick(&m->link[i], now_us);
 	for (struct vm *v = m->vms; v; v = v->next)

@@ -6,12 +6,14 @@
 #include "config.h"
 #include "job.h"
 #include "link.h"
+#include "nodes.h"
 #include "vm.h"
 
 struct manager {
 	struct loop *loop;
 	const struct config *cfg;
 	struct link link[ROLE_COUNT]; /* [ROLE_CORE] is to the supervisor */
+	struct nodes nodes;
 	struct vm *vms;
 	size_t nr_vms;
 	bool synced; /* the broker has told all there are */
@@ -28,8 +30,7 @@ struct manager {
 /**
  * manager_init() - no VM yet; reads what is paused from the state directory
  */
-void manager_init(struct manager *m, struct loop *l,
-		  const struct config *cfg);
+void manager_init(struct manager *m, struct loop *l, const struct config *cfg);
 void manager_free(struct manager *m);
 
 void manager_tick(struct manager *m, uint64_t now_us);

@@ -229,14 +229,13 @@ static void hello_received(struct peer *p, const struct msg_hello *h)
 
 	m.welcome.version = version_choose(h);
 	if (!m.welcome.version) {
-		snprintf(text, sizeof(text),
-			 "versions %u-%u here, %u-%u there", PROTO_MAJOR_MIN,
-			 PROTO_MAJOR, h->ver_min, h->ver_max);
+		snprintf(text, sizeof(text), "versions %u-%u here, %u-%u there",
+			 PROTO_MAJOR_MIN, PROTO_MAJOR, h->ver_min, h->ver_max);
 		send_bye(p, BYE_VERSION, text);
 		return;
 	}
 	if (getrandom(&session, sizeof(session), 0) != sizeof(session))
-		return; /* the agent says hello again */
+		return;		  /* the agent says hello again */
 	p->session = session | 1; /* never 0 */
 	p->tx_seq = 0;
 	p->rx_seq = 0;
@@ -290,8 +289,8 @@ static void frame_received(struct peer *p, const struct wire_hdr *h,
 	int r;
 
 	p->stats.frames++;
-	if (!bucket_take(&p->frames, 1, PEER_FRAMES_PER_SEC,
-			 PEER_FRAMES_BURST, p->now_us)) {
+	if (!bucket_take(&p->frames, 1, PEER_FRAMES_PER_SEC, PEER_FRAMES_BURST,
+			 p->now_us)) {
 		over_rate(p, "too many frames");
 		return;
 	}

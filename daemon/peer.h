@@ -10,8 +10,8 @@
  *	bytes, frames	token buckets; above them BYE and a penalty, during
  *			which the channel is not even read
  *	violations	BYE and a penalty that doubles up to PEER_PENALTY_MAX_US
- *	not reading	the output buffer is bounded; when full, the session ends
- *	memory		one frame in, PEER_OUT_MAX out, allocated on opening
+ *	not reading	the output buffer is bounded; when full, the session
+ *ends memory		one frame in, PEER_OUT_MAX out, allocated on opening
  */
 #ifndef VMDEFRAG_PEER_H
 #define VMDEFRAG_PEER_H
@@ -42,9 +42,9 @@ struct peer_stats {
 /* Frames a second a guest may send: agents send one report a second and a
  * few results; ten times that is a fault. Bytes: a full report is 24 KiB. */
 #define PEER_FRAMES_PER_SEC 20
-#define PEER_FRAMES_BURST 100
-#define PEER_BYTES_PER_SEC (64 * 1024)
-#define PEER_BYTES_BURST (256 * 1024)
+#define PEER_FRAMES_BURST   100
+#define PEER_BYTES_PER_SEC  (64 * 1024)
+#define PEER_BYTES_BURST    (256 * 1024)
 
 #define PEER_PENALTY_MIN_US (1 * SEC_US)
 #define PEER_PENALTY_MAX_US (60 * SEC_US)
@@ -73,7 +73,7 @@ struct peer {
 	const struct peer_ops *ops;
 	struct loop *loop;
 	struct source in, out;
-	int fd; /* -1: closed */
+	int fd;		 /* -1: closed */
 	uint64_t now_us; /* of this turn; set by peer_tick() and the owner */
 
 	struct framer framer;

@@ -88,9 +88,9 @@ void policy_cfg_defaults(struct policy_cfg *cfg)
 		.reserve_max_pct = 10,
 		/* the best steering measured took 1/10 to 1/4 of what
 		 * kcompactd takes unsteered; 5 % of one CPU bounds the rest */
-		.cpu_budget_ppm = 50000,
+		.cpu_budget_pct = 5,
 		/* one task in ten waiting for memory: stop adding to it */
-		.psi_abort_centi = 1000,
+		.psi_abort_pct = 10,
 		/* 136 blocks took 1.3 s under emulation, 10 to 30 times
 		 * native: room for the reserve of any guest seen */
 		.action_max_us = 10 * SEC_US,
@@ -561,8 +561,8 @@ static void directive_fill(const struct policy_cfg *cfg,
 			   struct msg_directive *dir)
 {
 	dir->lease_ms = MIN(cfg->lease_us / MSEC_US, UINT32_MAX);
-	dir->cpu_budget_ppm = cfg->cpu_budget_ppm;
-	dir->psi_abort_centi = MIN(cfg->psi_abort_centi, 10000);
+	dir->cpu_budget_ppm = MIN(cfg->cpu_budget_pct, 100) * 10000;
+	dir->psi_abort_centi = (uint16_t)(MIN(cfg->psi_abort_pct, 100) * 100);
 }
 
 void policy_decide(const struct policy_cfg *cfg, struct policy_state *st,

@@ -26,9 +26,10 @@ struct policy_cfg {
 	uint32_t backend; /* enum backend; BACKEND_AUTO: agent's choice */
 	uint32_t reserve_min_pct; /* of node memory, free as target order */
 	uint32_t reserve_max_pct;
-	uint32_t cpu_budget_ppm;  /* of one guest CPU, long-term */
-	uint32_t psi_abort_centi; /* memory some avg10 */
-	uint64_t action_max_us;	  /* one action, time */
+	uint32_t cpu_budget_pct; /* of one guest CPU, long-term */
+	uint32_t
+		psi_abort_pct; /* memory some avg10; 0: the guest's own limit */
+	uint64_t action_max_us; /* one action, time */
 	uint64_t action_max_cpu_us;
 	uint64_t action_max_pages;
 	uint64_t cooldown_us;	 /* between actions on one node */
@@ -64,10 +65,10 @@ enum decision_reason {
 	REASON_ENOUGH,	   /* reserve is there */
 	REASON_SHORTAGE,   /* too little free memory, not fragmentation */
 	REASON_COOLDOWN,
-	REASON_BACKOFF,	 /* last actions brought too little */
-	REASON_BUSY,	 /* an action runs */
-	REASON_HEADROOM, /* reserve short, memory fragmented: act */
-	REASON_REQUEST,	 /* vmdefragctl compact */
+	REASON_BACKOFF,	   /* last actions brought too little */
+	REASON_BUSY,	   /* an action runs */
+	REASON_HEADROOM,   /* reserve short, memory fragmented: act */
+	REASON_REQUEST,	   /* vmdefragctl compact */
 	REASON_WATERMARKS, /* knobs follow the reserve */
 	REASON_COUNT
 };

@@ -211,8 +211,8 @@ void guest_view_build(const struct policy_cfg *cfg,
 	ret_v->mthp_always_order = mthp_always_order(h, r);
 	ret_v->backend_ok = backend_usable(cfg, h);
 	/* without PSI the caller knows better: demand_pressure_guess() */
-	ret_v->pressure = r->psi_valid && cfg->psi_abort_centi &&
-			  r->psi.some_avg10_centi >= cfg->psi_abort_centi;
+	ret_v->pressure = r->psi_valid && cfg->psi_abort_pct &&
+			  r->psi.some_avg10_centi / 100 >= cfg->psi_abort_pct;
 	nodes_add(ret_v, r);
 	zones_add(ret_v, h, r);
 	for (unsigned int i = 0; i < ret_v->nr_nodes; i++)

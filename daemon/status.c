@@ -22,7 +22,8 @@ static json_t *names(uint32_t bits, unsigned int count,
 	return a;
 }
 
-/* --- guest ------------------------------------------------------------------- */
+/* --- guest -------------------------------------------------------------------
+ */
 
 static uint64_t page_kib(const struct vm *v, uint64_t pages)
 {
@@ -86,10 +87,10 @@ static json_t *knobs_json(const struct msg_report *r)
 			owner = "vmdefrag";
 		if (r->knob_foreign & 1u << k)
 			owner = "changed by others, left alone";
-		json_object_set_new(
-			all, knob_name(k),
-			json_pack("{s:o, s:s}", "value",
-				  knob_value(k, r->knob[k]), "owner", owner));
+		json_object_set_new(all, knob_name(k),
+				    json_pack("{s:o, s:s}", "value",
+					      knob_value(k, r->knob[k]),
+					      "owner", owner));
 	}
 	return all;
 }
@@ -124,9 +125,8 @@ static json_t *report_json(const struct vm *v)
 		      "agent_rss_kib", J(r->agent_rss_kib), "kpageflags_words",
 		      J(r->kpageflags_words));
 	if (o && r->psi_valid)
-		json_object_set_new(
-			o, "psi_some_avg10_pct",
-			json_real(r->psi.some_avg10_centi / 100.0));
+		json_object_set_new(o, "psi_some_avg10_pct",
+				    json_real(r->psi.some_avg10_centi / 100.0));
 	if (o && r->reporting_order != UINT16_MAX)
 		json_object_set_new(o, "free_page_reporting_order",
 				    json_integer(r->reporting_order));
@@ -153,7 +153,8 @@ static json_t *hello_json(const struct msg_hello *h)
 		"features", names(h->features, FEATURE_COUNT, feature_name));
 }
 
-/* --- decisions ----------------------------------------------------------------- */
+/* --- decisions
+ * ----------------------------------------------------------------- */
 
 json_t *status_decision(const struct decision *d)
 {
@@ -163,17 +164,16 @@ json_t *status_decision(const struct decision *d)
 		json_object_set_new(evidence, d->evidence[i].name,
 				    json_integer(J(d->evidence[i].value)));
 	for (size_t i = 0; i < d->nr_rejected; i++)
-		json_array_append_new(
-			rejected,
-			json_pack("{s:s, s:s}", "what", d->rejected[i].what,
-				  "why", d->rejected[i].why));
-	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:o, s:o}",
-			 "decision", decision_kind_name(d->kind), "reason",
+		json_array_append_new(rejected,
+				      json_pack("{s:s, s:s}", "what",
+						d->rejected[i].what, "why",
+						d->rejected[i].why));
+	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:o, s:o}", "decision",
+			 decision_kind_name(d->kind), "reason",
 			 decision_reason_name(d->reason), "text",
 			 decision_reason_text(d->reason), "node", d->node,
 			 "order", d->order, "blocks",
-			 d->blocks == ACTION_BLOCKS_ALL ? J(-1)
-							: J(d->blocks),
+			 d->blocks == ACTION_BLOCKS_ALL ? J(-1) : J(d->blocks),
 			 "evidence", evidence, "rejected", rejected);
 }
 
@@ -268,7 +268,8 @@ static json_t *last_decision(const struct vm *v)
 	return json_null();
 }
 
-/* --- VM and daemon ---------------------------------------------------------------- */
+/* --- VM and daemon
+ * ---------------------------------------------------------------- */
 
 static json_t *host_json(const struct vm *v, uint64_t now_us)
 {
@@ -314,8 +315,7 @@ json_t *status_vm(const struct vm *v, uint64_t now_us)
 		vm_session_name(v, now_us), "paused",
 		v->paused || v->m->all_paused, "host", host_json(v, now_us),
 		"channel", channel_json(&v->peer.stats), "decision",
-		last_decision(v), "qemu",
-		vm_qmp_state_name(v, now_us));
+		last_decision(v), "qemu", vm_qmp_state_name(v, now_us));
 
 	if (!o)
 		return NULL;
@@ -331,11 +331,11 @@ json_t *status_vm(const struct vm *v, uint64_t now_us)
 		json_object_set_new(o, "report", report_json(v));
 	}
 	if (v->action.id)
-		json_object_set_new(
-			o, "action",
-			json_pack("{s:I, s:i, s:s}", "id", J(v->action.id),
-				  "node", v->action.action.node, "reason",
-				  v->action.action.reason));
+		json_object_set_new(o, "action",
+				    json_pack("{s:I, s:i, s:s}", "id",
+					      J(v->action.id), "node",
+					      v->action.action.node, "reason",
+					      v->action.action.reason));
 	return o;
 }
 
@@ -349,15 +349,14 @@ static json_t *daemon_json(struct manager *m, uint64_t now_us)
 	getrusage(RUSAGE_SELF, &ru);
 	cpu_us = (uint64_t)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * SEC_US +
 		 (uint64_t)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec);
-	return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:b, s:b}",
-			 "version", VMDEFRAG_VERSION, "loop",
-			 loop_kind_name(loop_kind(m->loop)), "all_paused",
-			 m->all_paused, "uptime_ms",
-			 J((now_us - m->started_us) / MSEC_US), "core_cpu_us",
-			 J(cpu_us), "core_syscalls", J(st.syscalls),
-			 "core_max_rss_kib", J(ru.ru_maxrss), "helper_up",
-			 m->link[ROLE_HELPER].fd >= 0, "broker_up",
-			 m->link[ROLE_BROKER].fd >= 0);
+	return json_pack(
+		"{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:b, s:b}", "version",
+		VMDEFRAG_VERSION, "loop", loop_kind_name(loop_kind(m->loop)),
+		"all_paused", m->all_paused, "uptime_ms",
+		J((now_us - m->started_us) / MSEC_US), "core_cpu_us", J(cpu_us),
+		"core_syscalls", J(st.syscalls), "core_max_rss_kib",
+		J(ru.ru_maxrss), "helper_up", m->link[ROLE_HELPER].fd >= 0,
+		"broker_up", m->link[ROLE_BROKER].fd >= 0);
 }
 
 json_t *status_all(struct manager *m, uint64_t now_us)

@@ -15,7 +15,8 @@
 /* The helper gives a connect one second; three of these may queue up. */
 #define DIAL_DEADLINE_US (4 * SEC_US)
 
-#define PROC_SAMPLE_US (10 * SEC_US)
+#define PROC_SAMPLE_US	 (10 * SEC_US)
+#define NUMA_SAMPLE_US	 (5 * SEC_US)
 /* smaps_rollup of 64 GiB in base pages takes about 0.7 s; see FACTS 10 ms a
  * GiB. A QEMU in D state takes for ever. */
 #define PROC_DEADLINE_US (5 * SEC_US)
@@ -32,8 +33,8 @@ static void dial_failed(struct dial *d, int error, uint64_t now_us)
 {
 	d->opening = false;
 	d->last_error = error;
-	d->retry_us = CLAMP(2 * d->retry_us, DIAL_RETRY_MIN_US,
-			    DIAL_RETRY_MAX_US);
+	d->retry_us =
+		CLAMP(2 * d->retry_us, DIAL_RETRY_MIN_US, DIAL_RETRY_MAX_US);
 	d->retry_at_us = now_us + d->retry_us;
 }
 
@@ -57,9 +58,8 @@ static const char *peer_up(struct peer *p, const struct msg_hello *hello)
 	dial_done(&v->channel);
 	history_event(&v->history, "session up: agent %s on Linux %s",
 		      hello->agent_version, hello->kernel_release);
-	log_info("%s: session up: agent %s, Linux %s, %u node(s)",
-		 v->cfg.name, hello->agent_version, hello->kernel_release,
-		 hello->nr_nodes);
+	log_info("%s: session up: agent %s, Linux %s, %u node(s)", v->cfg.name,
+		 hello->agent_version, hello->kernel_release, hello->nr_nodes);
 	return NULL;
 }
 
@@ -91,14 +91,15 @@ static void log_result(const struct vm *v, const struct msg_result *r)
 		 result_status_name(r->status), stop_why_name(r->why),
 		 r->asked == ACTION_BLOCKS_ALL ? -1LL : (long long)r->asked,
 		 r->blocks_before, r->blocks_after,
-		 (unsigned long long)r->migrated,
-		 (unsigned long long)r->cpu_us, r->text[0] ? ": " : "",
-		 r->text);
+		 (unsigned long long)r->migrated, (unsigned long long)r->cpu_us,
+		 r->text[0] ? ": " : "", r->text);
 }
 
 static void result_received(struct vm *v, const struct msg_result *r,
 			    uint64_t now_us)
 {
+	if (v->report.action_id == r->id)
+		v->report.action_id = 0; /* this is newer */
 	/* an answer to what was never asked teaches nothing */
 	if (!v->action.id || r->id != v->action.id)
 		return;
@@ -143,7 +144,8 @@ const char *vm_session_name(const struct vm *v, uint64_t now_us)
 	return v->peer.fd < 0 ? "closed" : "down";
 }
 
-/* --- policy ---------------------------------------------------------------- */
+/* --- policy ----------------------------------------------------------------
+ */
 
 struct policy_snapshot vm_snapshot(const struct vm *v, uint64_t now_us)
 {
@@ -183,7 +185,8 @@ void vm_set_paused(struct vm *v, bool paused, uint64_t now_us)
 	vm_decide(v, now_us);
 }
 
-/* --- connections ------------------------------------------------------------ */
+/* --- connections ------------------------------------------------------------
+ */
 
 static void channel_opened(void *ctx, uint64_t cookie, int result,
 			   const struct ipc_msg *m, int fd)
@@ -252,6 +255,45 @@ static void proc_sampled(void *ctx, uint64_t cookie, int result,
 	v->proc.shmem_huge_kib = m->proc_sample.shmem_huge_kib;
 	v->proc.hugetlb_kib = m->proc_sample.hugetlb_kib;
 	v->proc.swap_kib = m->proc_sample.swap_kib;
+	v->proc.locked_valid = m->proc_sample.locked_kib_valid;
+	v->proc.locked_kib = m->proc_sample.locked_kib;
+	v->proc.pinned_kib = m->proc_sample.pinned_kib;
+}
+
+static void numa_sampled(void *ctx, uint64_t cookie, int result,
+			 const struct ipc_msg *m, int fd)
+{
+	struct vm *v = manager_vm_by_serial(ctx, cookie);
+
+	if (fd >= 0)
+		close(fd);
+	if (!v)
+		return;
+	v->numa.asked = false;
+	v->numa.last_error = result;
+	v->numa.valid = !result;
+	if (result < 0)
+		return;
+	v->numa.at_us = now_us();
+	v->numa.nr_nodes = MIN(m->numa.nr_nodes, IPC_NUMA_MAX);
+	for (uint32_t i = 0; i < v->numa.nr_nodes; i++) {
+		v->numa.node[i].kib = m->numa.node[i].kib;
+		v->numa.node[i].huge_kib = m->numa.node[i].huge_kib;
+	}
+}
+
+/* Cheaper than smaps_rollup, and by node. */
+static void sample_numa(struct vm *v, uint64_t now_us)
+{
+	struct ipc_msg m = {.op = IPC_SAMPLE_CGROUP};
+
+	if (v->proc.pid <= 0 || v->numa.asked || now_us < v->numa.next_us)
+		return;
+	v->numa.next_us = now_us + NUMA_SAMPLE_US;
+	m.proc.pid = v->proc.pid;
+	if (!link_call(&v->m->link[ROLE_HELPER], &m, now_us + PROC_DEADLINE_US,
+		       numa_sampled, v->m, v->serial))
+		v->numa.asked = true;
 }
 
 static void sample_proc(struct vm *v, uint64_t now_us)
@@ -263,9 +305,8 @@ static void sample_proc(struct vm *v, uint64_t now_us)
 	v->proc.next_us = now_us + PROC_SAMPLE_US;
 	m.proc.pid = v->proc.pid;
 	m.proc.start_time = v->proc.start_time;
-	if (!link_call(&v->m->link[ROLE_HELPER], &m,
-		       now_us + PROC_DEADLINE_US, proc_sampled, v->m,
-		       v->serial))
+	if (!link_call(&v->m->link[ROLE_HELPER], &m, now_us + PROC_DEADLINE_US,
+		       proc_sampled, v->m, v->serial))
 		v->proc.asked = true;
 }
 
@@ -283,8 +324,8 @@ static void action_tick(struct vm *v, uint64_t now_us)
 
 void vm_tick(struct vm *v, uint64_t now_us)
 {
-	uint64_t fresh_us = v->peer.interval_ms * MSEC_US *
-			    REPORT_FRESH_INTERVALS;
+	uint64_t fresh_us =
+		v->peer.interval_ms * MSEC_US * REPORT_FRESH_INTERVALS;
 
 	if (v->cfg.mode == VM_MODE_OFF)
 		return;
@@ -294,13 +335,15 @@ void vm_tick(struct vm *v, uint64_t now_us)
 	if (v->cfg.qmp[0])
 		vm_qmp_tick(v, now_us);
 	sample_proc(v, now_us);
+	sample_numa(v, now_us);
 	action_tick(v, now_us);
 	/* reports drive decisions; without them, only that they are missing */
 	if (v->peer.up && now_us - v->report_us > fresh_us)
 		vm_decide(v, now_us);
 }
 
-/* --- making and changing ----------------------------------------------------- */
+/* --- making and changing -----------------------------------------------------
+ */
 
 static void configure(struct vm *v, const struct ipc_vm *cfg)
 {
@@ -313,8 +356,7 @@ static void configure(struct vm *v, const struct ipc_vm *cfg)
 	}
 }
 
-struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg,
-		  uint64_t now_us)
+struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg, uint64_t now_us)
 {
 	struct vm *v = calloc(1, sizeof(*v));
 
@@ -325,6 +367,7 @@ struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg,
 	v->qmp_fd = -1;
 	/* spread the slow samples of many VMs over their period */
 	v->proc.next_us = now_us + v->serial * 37 * MSEC_US % PROC_SAMPLE_US;
+	v->numa.next_us = now_us + v->serial * 41 * MSEC_US % NUMA_SAMPLE_US;
 	peer_init(&v->peer, m->loop, &vm_peer_ops,
 		  (uint32_t)(m->cfg->report_interval_us / MSEC_US),
 		  (uint32_t)(m->cfg->policy.lease_us / MSEC_US));
@@ -337,8 +380,10 @@ void vm_update(struct vm *v, const struct ipc_vm *cfg, uint64_t now_us)
 	bool moved = strcmp(v->cfg.channel, cfg->channel) != 0;
 	bool mode_changed = v->cfg.mode != cfg->mode;
 
-	if (moved || cfg->mode == VM_MODE_OFF)
+	if (moved || cfg->mode == VM_MODE_OFF) {
+		act_release(v);
 		peer_close(&v->peer, BYE_EXIT, "configuration changed");
+	}
 	if (strcmp(v->cfg.qmp, cfg->qmp) != 0 || cfg->mode == VM_MODE_OFF)
 		vm_qmp_close(v);
 	configure(v, cfg);
@@ -355,6 +400,7 @@ void vm_free(struct vm *v)
 	if (!v)
 		return;
 	job_abandon(v->job);
+	act_release(v);
 	peer_close(&v->peer, BYE_EXIT, "this VM is served no more");
 	vm_qmp_close(v);
 	history_free(&v->history);

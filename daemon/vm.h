@@ -41,6 +41,19 @@ struct vm_proc {
 	uint64_t start_time;
 	int last_error;
 	uint64_t rss_kib, anon_huge_kib, shmem_huge_kib, hugetlb_kib, swap_kib;
+	bool locked_valid; /* VmLck and VmPin are known */
+	uint64_t locked_kib, pinned_kib;
+};
+
+/* Memory by host node, where the VM has a control group of its own. */
+struct vm_numa {
+	bool valid, asked;
+	uint64_t at_us, next_us;
+	int last_error;
+	uint32_t nr_nodes;
+	struct {
+		uint64_t kib, huge_kib;
+	} node[IPC_NUMA_MAX];
 };
 
 struct vm {
@@ -71,6 +84,7 @@ struct vm {
 	struct job *job; /* vmdefragctl compact */
 
 	struct vm_proc proc;
+	struct vm_numa numa;
 	struct history history;
 	char down_why[PROTO_TEXT_MAX + 1]; /* why the last session ended */
 };
@@ -78,8 +92,7 @@ struct vm {
 /**
  * vm_new() - from what the broker said; connects at the next vm_tick()
  */
-struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg,
-		  uint64_t now_us);
+struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg, uint64_t now_us);
 
 /**
  * vm_update() - changed configuration of the same VM

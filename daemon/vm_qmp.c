@@ -18,10 +18,10 @@
  * for: twice within the two seconds in which a VM must be quiet. */
 #define QMP_REFRESH_US (1 * SEC_US)
 /* QEMU answers within milliseconds, unless it is stopped or busy saving. */
-#define QMP_SILENT_US (3 * SEC_US)
+#define QMP_SILENT_US	     (3 * SEC_US)
 #define QMP_DIAL_DEADLINE_US (4 * SEC_US)
-#define QMP_RETRY_MIN_US (500 * MSEC_US)
-#define QMP_RETRY_MAX_US (30 * SEC_US)
+#define QMP_RETRY_MIN_US     (500 * MSEC_US)
+#define QMP_RETRY_MAX_US     (30 * SEC_US)
 
 static void retry_later(struct vm *v, int error, uint64_t now_us)
 {
@@ -29,8 +29,8 @@ static void retry_later(struct vm *v, int error, uint64_t now_us)
 
 	d->opening = false;
 	d->last_error = error;
-	d->retry_us = CLAMP(2 * d->retry_us, QMP_RETRY_MIN_US,
-			    QMP_RETRY_MAX_US);
+	d->retry_us =
+		CLAMP(2 * d->retry_us, QMP_RETRY_MIN_US, QMP_RETRY_MAX_US);
 	d->retry_at_us = now_us + d->retry_us;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "action.h"
+#include "choice.h"
 #include "frag.h"
 #include "log.h"
 #include "proto_codec.h"
@@ -11,6 +12,13 @@
 
 /* the averages move every 2 s */
 #define PSI_LOOK_US (100 * MSEC_US)
+
+/* Where a backend stalls itself, the time that others do is taken over at
+ * least this: shorter windows are noise. */
+#define PSI_WINDOW_US  (1 * SEC_US)
+
+#define PSI_AVERAGE_US (10 * SEC_US)
+#define PSI_HALF_US    (7 * SEC_US)
 
 static uint64_t or_unlimited(uint64_t limit)
 {
@@ -43,22 +51,30 @@ static bool node_known(const struct sampler *s, unsigned int node)
 	return false;
 }
 
-static int look_before(const struct action_env *env,
-		       const struct msg_action *req, enum backend backend,
-		       struct admission *a)
+/*
+ * What our last action still has in PSI's average, at most: a stall of s
+ * seconds adds s/10 of all, and half of that is gone after 7 s.
+ */
+static uint16_t own_psi_centi(const struct action *a, uint64_t now_us)
+{
+	uint64_t centi = MIN(a->own.stall_us * 10000 / PSI_AVERAGE_US, 10000);
+	uint64_t halvings = (now_us - a->end_us) / PSI_HALF_US;
+
+	return (uint16_t)(halvings < 16 ? centi >> halvings : 0);
+}
+
+static void look_before(const struct action_env *env,
+			const struct msg_action *req, enum backend backend,
+			const struct zones *z, struct admission *a)
 {
 	struct psi_report psi;
-	struct zones z;
-	int r = sampler_zones(env->sampler, &z);
 
-	if (r < 0)
-		return r;
-	for (unsigned int i = 0; i < z.nr; i++) {
-		a->guest_free_pages += z.zone[i].free_pages;
-		if (z.zone[i].node != req->node)
+	for (unsigned int i = 0; i < z->nr; i++) {
+		a->guest_free_pages += z->zone[i].free_pages;
+		if (z->zone[i].node != req->node)
 			continue;
-		a->free_pages += z.zone[i].free_pages;
-		a->high_pages += z.zone[i].high_pages;
+		a->free_pages += z->zone[i].free_pages;
+		a->high_pages += z->zone[i].high_pages;
 	}
 	a->psi_valid = sampler_psi(env->sampler, &psi) == 0;
 	a->psi_some_centi = a->psi_valid ? psi.some_avg10_centi : 0;
@@ -66,13 +82,12 @@ static int look_before(const struct action_env *env,
 	a->backend_missing = !(env->caps->backends & 1u << backend) &&
 			     !(env->caps->backends_denied & 1u << backend);
 	a->backend_denied = env->caps->backends_denied >> backend & 1;
-	return 0;
 }
 
 static struct verdict admit(const struct action *a,
 			    const struct action_env *env,
 			    const struct msg_action *req, enum backend backend,
-			    uint64_t now_us)
+			    const struct zones *z, uint64_t now_us)
 {
 	struct admission ad = {
 		.observe = env->observe,
@@ -85,10 +100,53 @@ static struct verdict admit(const struct action *a,
 		.cpu_left_us = budget_left_us(env->budget, now_us),
 	};
 
-	if (look_before(env, req, backend, &ad) < 0)
-		return (struct verdict){true, WHY_ERROR,
-					"memory figures cannot be read"};
+	look_before(env, req, backend, z, &ad);
+	ad.psi_some_centi -= MIN(ad.psi_some_centi, own_psi_centi(a, now_us));
 	return limits_admit(&ad);
+}
+
+static uint64_t floor_of(const struct zones *z, const struct msg_action *req)
+{
+	uint64_t pages = LIMITS_MARGIN_BLOCKS << req->order;
+
+	for (unsigned int i = 0; i < z->nr; i++) {
+		if (z->zone[i].node == req->node)
+			pages += z->zone[i].high_pages;
+	}
+	return pages;
+}
+
+/* What the host asked for, or what auto means now; then a->choice says why. */
+static enum backend choose(struct action *a, const struct action_env *env,
+			   const struct msg_action *req, const struct zones *z,
+			   uint64_t now_us)
+{
+	struct gains none = {0};
+	uint32_t blocks[PROTO_ORDERS_MAX];
+	struct choice_ask ask = {
+		.usable = env->caps->backends,
+		.order = req->order,
+		.pmd_order = env->caps->pmd_order,
+		.mthp_orders = env->caps->mthp_orders,
+		.page_size = env->caps->page_size,
+		.all = req->blocks == ACTION_BLOCKS_ALL,
+		.urgency = req->urgency,
+		.blocks = req->blocks,
+		.floor_pages = floor_of(z, req),
+		.score_pct = sampler_score_pct(env->sampler, z, req->node),
+		.nr_nodes = env->caps->nr_nodes,
+		.cpu_left_us = budget_left_us(env->budget, now_us),
+		.cpu_burst_us = env->cfg->cpu_burst_us,
+	};
+
+	a->choice[0] = '\0';
+	if (req->backend != BACKEND_AUTO)
+		return req->backend;
+	zones_sum_node(z, req->node, blocks);
+	ask.free_pages = frag_free_pages(blocks);
+	ask.free_blocks = frag_suitable_blocks(blocks, req->order);
+	return choice_make(env->gains ? env->gains : &none, &ask, now_us,
+			   a->choice);
 }
 
 static void result_begin(struct msg_result *r, const struct msg_action *req,
@@ -133,8 +191,36 @@ static uint32_t to_u32(uint64_t v)
 	return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
+static void job_init(struct action *a, const struct action_env *env,
+		     const struct msg_action *req, const struct zones *z,
+		     uint64_t now_us)
+{
+	a->job = (struct job){
+		.proc_fd = env->proc_fd,
+		.sys_fd = env->sys_fd,
+		.knobs = env->knobs,
+		.loans = env->loans,
+		.caps = env->caps,
+		.memory = env->memory,
+		.now_us = now_us,
+		.node = req->node,
+		.order = req->order,
+		.urgency = req->urgency,
+		.all = a->limits.all,
+		.target_blocks = a->limits.target_blocks,
+		.start_pages = a->result.free_pages_before,
+		.start_blocks = a->result.blocks_before,
+		.floor_pages = floor_of(z, req),
+		.score_pct = sampler_score_pct(env->sampler, z, req->node),
+		.blocks = a->result.blocks_before,
+		.free_pages = a->result.free_pages_before,
+	};
+}
+
+/* Return: 0 if it runs; -ECANCELED if *@ret_v says why not; -errno. */
 static int begin(struct action *a, const struct action_env *env,
-		 const struct msg_action *req, uint64_t now_us)
+		 const struct msg_action *req, const struct zones *z,
+		 uint64_t now_us, struct verdict *ret_v)
 {
 	uint64_t blocks, free_pages;
 	int r = look_at_node(env->sampler, req->node, req->order, &blocks,
@@ -147,21 +233,17 @@ static int begin(struct action *a, const struct action_env *env,
 	a->result.blocks_before = to_u32(blocks);
 	a->result.free_pages_before = free_pages;
 	set_limits(a, env, req, now_us);
-	a->job = (struct job){
-		.sys_fd = env->sys_fd,
-		.knobs = env->knobs,
-		.node = req->node,
-		.order = req->order,
-		.urgency = req->urgency,
-		.all = a->limits.all,
-		.target_blocks = a->limits.target_blocks,
-		.start_pages = free_pages,
-		.blocks = blocks,
-	};
+	job_init(a, env, req, z, now_us);
+	if (a->ops->admit)
+		*ret_v = a->ops->admit(&a->job);
+	if (ret_v->stop)
+		return -ECANCELED;
 	memset(&a->progress, 0, sizeof(a->progress));
 	a->verdict = (struct verdict){0};
 	a->start_us = now_us;
 	a->psi_look_us = now_us;
+	a->psi_base_us = 0;
+	memset(&a->own, 0, sizeof(a->own));
 	/* a first look soon: it tells the rate */
 	a->next_look_us = now_us + 2 * MSEC_US;
 	return a->ops->start(&a->job, now_us);
@@ -171,21 +253,32 @@ bool action_start(struct action *a, const struct action_env *env,
 		  const struct msg_action *req, uint64_t now_us,
 		  struct msg_result *ret_result)
 {
-	enum backend backend =
-		backend_choose(req->backend, env->caps->backends);
-	struct verdict v = admit(a, env, req, backend, now_us);
+	enum backend backend;
+	struct verdict v;
+	struct zones z;
 	int r;
 
-	result_begin(ret_result, req, backend);
-	if (v.stop) {
+	if (a->running) {
+		/* nothing of the running one may be touched */
+		result_begin(ret_result, req, req->backend);
+		v = (struct verdict){true, WHY_BUSY, "another action runs"};
 		result_refused(ret_result, &v);
 		return false;
 	}
-	a->ops = backend_get(backend);
-	a->result = *ret_result;
-	r = begin(a, env, req, now_us);
-	if (r < 0) {
-		v = (struct verdict){true, WHY_ERROR, strerror(-r)};
+	r = sampler_zones(env->sampler, &z);
+	backend = r < 0 ? req->backend : choose(a, env, req, &z, now_us);
+	result_begin(ret_result, req, backend);
+	v = r < 0 ? (struct verdict){true, WHY_ERROR,
+				     "memory figures cannot be read"}
+		  : admit(a, env, req, backend, &z, now_us);
+	if (!v.stop) {
+		a->ops = backend_get(backend);
+		a->result = *ret_result;
+		r = begin(a, env, req, &z, now_us, &v);
+		if (r < 0 && !v.stop)
+			v = (struct verdict){true, WHY_ERROR, strerror(-r)};
+	}
+	if (v.stop) {
 		result_refused(ret_result, &v);
 		return false;
 	}
@@ -202,6 +295,30 @@ static uint64_t grown(const struct action *a, const struct vmstat *vs,
 	return vs->ctr[ctr] - MIN(vs->ctr[ctr], a->start_vmstat.ctr[ctr]);
 }
 
+/*
+ * A backend that takes part in PSI itself, stalled as it is by design: the
+ * average would stop it in vain. What others stall meanwhile is the rest.
+ */
+static uint16_t psi_of_others(struct action *a, const struct psi_report *psi,
+			      uint64_t now_us)
+{
+	uint64_t past_us = now_us - a->psi_base_us;
+	uint64_t some_us = psi->some_total_us - a->psi_base_some_us;
+	uint64_t own_us = a->own.stall_us - a->psi_base_own_us;
+	bool first = !a->psi_base_us;
+	uint64_t centi;
+
+	if (!first && past_us < PSI_WINDOW_US)
+		return a->progress.psi_some_centi;
+	a->psi_base_us = now_us;
+	a->psi_base_some_us = psi->some_total_us;
+	a->psi_base_own_us = a->own.stall_us;
+	if (first)
+		return 0;
+	centi = (some_us - MIN(some_us, own_us)) * 10000 / past_us;
+	return (uint16_t)MIN(centi, 10000);
+}
+
 static void look_at_psi(struct action *a, const struct sampler *s,
 			uint64_t now_us)
 {
@@ -212,27 +329,35 @@ static void look_at_psi(struct action *a, const struct sampler *s,
 	a->psi_look_us = now_us + PSI_LOOK_US;
 	a->progress.psi_valid = sampler_psi(s, &psi) == 0;
 	if (a->progress.psi_valid)
-		a->progress.psi_some_centi = psi.some_avg10_centi;
+		a->progress.psi_some_centi =
+			a->ops->own ? psi_of_others(a, &psi, now_us)
+				    : psi.some_avg10_centi;
 }
 
 /* A source that fails now leaves its figures as they were. */
 static void look(struct action *a, const struct sampler *s, uint64_t now_us)
 {
 	struct progress *p = &a->progress;
-	uint64_t free_pages;
 	struct vmstat vs;
 
 	(void)look_at_node(s, a->job.node, a->job.order, &p->blocks,
-			   &free_pages);
+			   &a->job.free_pages);
 	if (sampler_vmstat(s, &vs) == 0) {
 		p->migrated_pages = grown(a, &vs, CTR_PGMIGRATE_SUCCESS);
 		p->scanned_direct_pages = grown(a, &vs, CTR_PGSCAN_DIRECT);
 		p->swapped_out_pages = grown(a, &vs, CTR_PSWPOUT);
+		p->allocstalls = grown(a, &vs, CTR_ALLOCSTALL);
+		p->reclaimed_pages = grown(a, &vs, CTR_PGSTEAL_DIRECT) +
+				     grown(a, &vs, CTR_PGSTEAL_KSWAPD);
 	}
+	if (a->ops->own)
+		a->ops->own(&a->job, &a->own);
+	p->held_blocks = a->own.held_blocks;
 	look_at_psi(a, s, now_us);
 	p->cpu_us = a->ops->cpu_us(&a->job);
 	p->elapsed_us = now_us - a->start_us;
 	a->job.blocks = p->blocks;
+	a->job.now_us = now_us;
 }
 
 static void result_counters(const struct action *a, const struct vmstat *vs,
@@ -244,7 +369,9 @@ static void result_counters(const struct action *a, const struct vmstat *vs,
 		       grown(a, vs, CTR_PGSTEAL_KSWAPD);
 	r->migrate_scanned = grown(a, vs, CTR_COMPACT_MIGRATE_SCANNED);
 	r->free_scanned = grown(a, vs, CTR_COMPACT_FREE_SCANNED);
+	/* of others: what stalled the backend itself is in its CPU time */
 	r->allocstall = grown(a, vs, CTR_ALLOCSTALL);
+	r->allocstall -= MIN(r->allocstall, a->own.allocstall);
 	r->pgscan_direct = grown(a, vs, CTR_PGSCAN_DIRECT);
 	r->swapped_out = grown(a, vs, CTR_PSWPOUT);
 	r->refaults = grown(a, vs, CTR_WORKINGSET_REFAULT);
@@ -262,15 +389,19 @@ static void result_outcome(const struct action *a, int error,
 		r->why = WHY_ERROR;
 		(void)snprintf(r->text, sizeof(r->text), "%s: %s",
 			       backend_name(r->backend), strerror(-error));
-	} else if (a->verdict.stop && a->verdict.why != WHY_TARGET) {
-		r->status = RESULT_STOPPED;
-		r->why = (uint8_t)a->verdict.why;
-		text_copy_printable(r->text, sizeof(r->text), a->verdict.text);
-	} else {
+	} else if (!a->verdict.stop || a->verdict.why == WHY_TARGET ||
+		   (reached && a->verdict.why == WHY_EXHAUSTED)) {
 		r->status = RESULT_DONE;
 		r->why =
 			reached || a->verdict.stop ? WHY_TARGET : WHY_EXHAUSTED;
+	} else {
+		r->status = a->verdict.why == WHY_EXHAUSTED ? RESULT_DONE
+							    : RESULT_STOPPED;
+		r->why = (uint8_t)a->verdict.why;
+		text_copy_printable(r->text, sizeof(r->text), a->verdict.text);
 	}
+	if (!r->text[0])
+		text_copy_printable(r->text, sizeof(r->text), a->choice);
 }
 
 static void end(struct action *a, const struct action_env *env, int error,
@@ -283,6 +414,10 @@ static void end(struct action *a, const struct action_env *env, int error,
 	(void)look_at_node(env->sampler, a->job.node, a->job.order, &blocks,
 			   &free_pages);
 	(void)sampler_vmstat(env->sampler, &vs);
+	if (a->ops->own)
+		a->ops->own(&a->job, &a->own);
+	if (a->ops->check && !a->verdict.stop)
+		a->verdict = a->ops->check(&a->job, &a->progress);
 	*r = a->result;
 	r->cpu_us = a->ops->cpu_us(&a->job);
 	r->elapsed_us = now_us - a->start_us;
@@ -291,8 +426,14 @@ static void end(struct action *a, const struct action_env *env, int error,
 	result_counters(a, &vs, r);
 	result_outcome(a, error, r);
 	a->ops->finish(&a->job, now_us);
+	r->kpageflags_words = a->job.kpageflags_words;
+	a->kpageflags_words += a->job.kpageflags_words;
 	budget_spend(env->budget, r->cpu_us);
+	if (env->gains)
+		gains_learn(env->gains, r, env->caps->pmd_order,
+			    env->caps->page_size, now_us);
 	a->running = false;
+	a->end_us = now_us;
 	log_info("Action %llu: %s, %s: %u to %u blocks, %llu pages moved, "
 		 "%llu ms CPU in %llu ms",
 		 (unsigned long long)r->id, result_status_name(r->status),
@@ -320,8 +461,11 @@ bool action_step(struct action *a, const struct action_env *env,
 		return false;
 	look(a, env->sampler, now_us);
 	v = limits_check(&a->limits, &a->progress);
+	if (!v.stop && a->ops->check)
+		v = a->ops->check(&a->job, &a->progress);
 	if (v.stop)
 		action_stop(a, v.why, v.text);
+	a->job.look_soon = false;
 	r = a->ops->step(&a->job);
 	if (r) {
 		end(a, env, r, now_us, ret_result);
@@ -332,6 +476,8 @@ bool action_step(struct action *a, const struct action_env *env,
 					 a->progress.blocks -
 						 MIN(a->progress.blocks,
 						     a->result.blocks_before));
+	if (a->job.look_soon)
+		a->next_look_us = now_us;
 	return false;
 }
 

@@ -9,6 +9,7 @@
 #include "backend.h"
 #include "budget.h"
 #include "config.h"
+#include "gain.h"
 #include "limits.h"
 #include "sample.h"
 
@@ -18,8 +19,11 @@ struct action_env {
 	const struct msg_hello *caps;
 	const struct sampler *sampler;
 	struct knobs *knobs;
+	struct loans *loans;
 	struct budget *budget;
-	int sys_fd;
+	struct backend_memory *memory;
+	struct gains *gains; /* NULL: none is kept */
+	int proc_fd, sys_fd;
 	bool observe, quiet;
 	uint16_t psi_abort_centi;
 };
@@ -33,8 +37,14 @@ struct action {
 	struct vmstat start_vmstat;
 	uint64_t start_us, next_look_us;
 	uint64_t psi_look_us;
-	struct verdict verdict; /* why it was told to stop */
+	/* where PSI and our own part in it stood, to tell them apart */
+	uint64_t psi_base_us, psi_base_some_us, psi_base_own_us;
+	struct job_own own; /* of the newest one, also after its end */
+	uint64_t end_us;
+	char choice[PROTO_TEXT_MAX + 1]; /* what auto chose, and why */
+	struct verdict verdict;		 /* why it was told to stop */
 	struct msg_result result;
+	uint64_t kpageflags_words; /* of all before this one */
 };
 
 /**

@@ -107,7 +107,7 @@ static void agent_blank(struct agent *a)
 	a->sampler.zoneinfo_fd = a->sampler.psi_fd = -1;
 	a->sampler.statm_fd = a->sampler.thp_fd = -1;
 	a->sampler.reporting_order_fd = -1;
-	for (unsigned int i = 0; i < KNOB_COUNT; i++)
+	for (unsigned int i = 0; i < KNOB_ALL; i++)
 		a->knobs.knob[i].fd = -1;
 }
 
@@ -145,6 +145,10 @@ int agent_open(struct agent *a, const struct agent_options *opt)
 	a->knobs.observe = a->observe || opt->once;
 	if (!opt->once)
 		(void)knobs_recover(&a->knobs); /* logs; serving goes on */
+	loans_init(&a->loans, a->sys_fd, &a->knobs.journal, &a->knobs.data,
+		   a->knobs.observe);
+	if (!opt->once)
+		(void)loans_recover(&a->loans, now); /* logs, too */
 	budget_init(&a->budget, a->cfg.cpu_budget_pct * 10000,
 		    a->cfg.cpu_burst_us, now);
 	link_init(&a->link, &a->cfg.transport, a->sys_fd);
@@ -188,6 +192,9 @@ static void report_agent(const struct agent *a, uint64_t now_us,
 		r->agent_cpu_us += act->ops->cpu_us(&act->job);
 	r->sample_cpu_us = a->sample_cpu_us;
 	r->bad_frames = a->session.bad_frames;
+	r->kpageflags_words = act->kpageflags_words;
+	if (act->running)
+		r->kpageflags_words += act->job.kpageflags_words;
 }
 
 int agent_sample(struct agent *a, uint64_t now_us)
@@ -245,6 +252,8 @@ static void tick(struct agent *a, uint64_t now_us)
 		session_up(&a->session, now_us);
 	session_tick(&a->session, now_us);
 	steer_tick(a, now_us);
+	if (!a->action.running)
+		loans_tick(&a->loans, now_us);
 	if (a->session.state == SESSION_OPEN) {
 		if (now_us >= a->report_us)
 			send_report(a, now_us);
@@ -257,7 +266,7 @@ static void tick(struct agent *a, uint64_t now_us)
 
 static bool any_managed(const struct agent *a)
 {
-	for (unsigned int k = 0; k < KNOB_COUNT; k++) {
+	for (unsigned int k = 0; k < KNOB_ALL; k++) {
 		if (a->knobs.knob[k].managed)
 			return true;
 	}
@@ -272,7 +281,9 @@ static uint64_t next_deadline_us(const struct agent *a)
 	at_us = MIN(at_us, steer_deadline_us(a));
 	if (a->session.state == SESSION_OPEN)
 		return MIN(at_us, a->report_us);
-	return any_managed(a) ? MIN(at_us, a->housekeep_us) : at_us;
+	return any_managed(a) || loans_any(&a->loans)
+		       ? MIN(at_us, a->housekeep_us)
+		       : at_us;
 }
 
 static void read_signals(struct agent *a)
@@ -357,6 +368,9 @@ static void wind_up(struct agent *a)
 		steer_tick(a, now_us());
 		(void)poll(NULL, 0, CHILD_LOOK_MS);
 	}
+	if (loans_restore_all(&a->loans, now_us()) < 0)
+		log_err("Not every pool and memory block could be put back; "
+			"the next start will try again");
 	if (knobs_restore_all(&a->knobs, now_us()) < 0)
 		log_err("Not every knob could be put back; the next start "
 			"will try again");

@@ -35,8 +35,11 @@ struct agent {
 	char boot_id[BOOT_ID_TEXT_SIZE];
 	struct sampler sampler;
 	struct knobs knobs;
+	struct loans loans;
 	struct budget budget;
 	struct action action;
+	struct backend_memory memory;
+	struct gains gains;
 	struct session session;
 	uint64_t last_action_id;
 

@@ -229,6 +229,9 @@ static void probe_backends(const struct config *cfg, int sys_fd,
 		const struct backend_ops *ops = backend_get(b);
 		int r = ops ? ops->probe(sys_fd, node) : -ENOENT;
 
+		if (b == BACKEND_PROACTIVE &&
+		    h->knobs_missing >> KNOB_COMPACTION_PROACTIVENESS & 1)
+			r = -ENOENT;
 		if (r == -ENOENT)
 			h->backends_missing |= 1u << b;
 		else if (r < 0 || backend_is_denied(cfg, h, b))
@@ -268,7 +271,7 @@ static void count_line(void *n, const char *line, size_t len)
 	*(unsigned int *)n += len > 0;
 }
 
-static bool has_swap(int proc_fd)
+bool caps_has_swap(int proc_fd)
 {
 	auto_close int fd = procfile_open(proc_fd, "swaps");
 	unsigned int lines = 0;
@@ -330,7 +333,7 @@ static void probe_features(bool observe, int proc_fd, int sys_fd,
 		{FEATURE_PSI, has_psi(proc_fd)},
 		{FEATURE_KPAGEFLAGS, has_kpageflags(proc_fd)},
 		{FEATURE_MTHP, h->mthp_orders != 0},
-		{FEATURE_SWAP, has_swap(proc_fd)},
+		{FEATURE_SWAP, caps_has_swap(proc_fd)},
 		{FEATURE_OBSERVE, observe},
 		{FEATURE_ISOLCPUS,
 		 lists_cpus(sys_fd, "devices/system/cpu/isolated") ||

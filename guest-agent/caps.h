@@ -19,4 +19,9 @@
 int caps_probe(const struct config *cfg, bool observe, int proc_fd, int sys_fd,
 	       struct msg_hello *ret_hello, char *ret_boot_id, char *what);
 
+/**
+ * caps_has_swap() - is any swap on just now?
+ */
+bool caps_has_swap(int proc_fd);
+
 #endif

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "config.h"
 #include "proto.h"
@@ -41,9 +42,22 @@ static const struct conf_key keys[] = {
 	KEY("ReportMinMs", CONF_U32, report_min_ms, 10, 600000),
 };
 
+static const char *string_fault(const char *key, const char *value)
+{
+	struct transport t;
+
+	if (!strcmp(key, "Transport") && transport_parse(value, &t) < 0)
+		return "is not virtio-serial, virtio-serial:PORTNAME or "
+		       "unix:PATH";
+	if (!strcmp(key, "RunDir") && value[0] != '/')
+		return "is not an absolute path";
+	return NULL;
+}
+
 const struct conf_table config_table = {
 	.key = keys,
 	.nr_keys = ARRAY_SIZE(keys),
+	.string_fault = string_fault,
 };
 
 void config_defaults(struct config *c)
@@ -52,7 +66,10 @@ void config_defaults(struct config *c)
 		.transport_text = "virtio-serial:" PROTO_PORT_NAME,
 		.run_dir = "/run/vmdefrag-agent",
 		.allow_knobs = (1u << KNOB_COUNT) - 1,
-		.allow_backends = (1u << BACKEND_COUNT) - 1,
+		/* memory that is offline for a moment is missed by programs
+		 * that watch its size */
+		.allow_backends =
+			((1u << BACKEND_COUNT) - 1) & ~(1u << BACKEND_MEMBLOCK),
 		/* a tenth of one CPU in the long run; the burst lets a first
 		 * whole compaction of a guest of some 100 GiB through */
 		.cpu_budget_pct = 10,
@@ -68,20 +85,9 @@ void config_defaults(struct config *c)
 
 int config_validate(struct config *c, char *what)
 {
-	if (transport_parse(c->transport_text, &c->transport) < 0) {
-		(void)snprintf(what, CONF_WHAT_MAX,
-			       "[%s] Transport: '%s' is not 'virtio-serial', "
-			       "'virtio-serial:PORTNAME' or 'unix:PATH' of at "
-			       "most %zu characters",
-			       CONFIG_SECTION, c->transport_text,
-			       TRANSPORT_NAME_SIZE - 1);
-		return -EINVAL;
-	}
-	if (c->run_dir[0] != '/') {
-		(void)snprintf(what, CONF_WHAT_MAX,
-			       "[%s] RunDir: '%s' is not an absolute path",
-			       CONFIG_SECTION, c->run_dir);
-		return -EINVAL;
-	}
-	return 0;
+	if (transport_parse(c->transport_text, &c->transport) == 0)
+		return 0;
+	(void)snprintf(what, CONF_WHAT_MAX, "[%s] Transport: '%.64s' is wrong",
+		       CONFIG_SECTION, c->transport_text);
+	return -EINVAL;
 }

@@ -34,15 +34,32 @@ static size_t format(const struct journal *j, const struct journal_data *d,
 {
 	size_t len = append(buf, 0, "%s\nboot %s\n", MAGIC_LINE, j->boot_id);
 
-	for (unsigned int k = 0; k < KNOB_COUNT; k++) {
+	for (unsigned int k = 0; k < KNOB_ALL; k++) {
 		const struct journal_entry *e = &d->knob[k];
 
 		if (!e->used)
 			continue;
 		len = append(buf, len, "knob %s %" PRId64 " %" PRId64 " ",
-			     knob_name(k), e->original, e->ours);
+			     knob_any_name(k), e->original, e->ours);
 		len = e->has_prev ? append(buf, len, "%" PRId64 "\n", e->prev)
 				  : append(buf, len, "-\n");
+	}
+	for (unsigned int i = 0; i < JOURNAL_POOLS_MAX; i++) {
+		const struct journal_pool *e = &d->pool[i];
+
+		if (e->used)
+			len = append(buf, len,
+				     "pool %u %" PRIu32 " %" PRIu64 " %" PRIu64
+				     "\n",
+				     e->node, e->kib, e->original_pages,
+				     e->ours_pages);
+	}
+	for (unsigned int i = 0; i < JOURNAL_BLOCKS_MAX; i++) {
+		const struct journal_block *e = &d->block[i];
+
+		if (e->used)
+			len = append(buf, len, "block %" PRIu32 " %s\n",
+				     e->number, zone_kind_name(e->zone));
 	}
 	return append(buf, len, "crc %08" PRIx32 "\n", crc32c(buf, len));
 }
@@ -68,16 +85,26 @@ static int write_temp(const struct journal *j, const char *buf, size_t len)
 	return fd < 0 ? -errno : write_whole(fd, buf, len);
 }
 
+static bool is_empty(const struct journal_data *d)
+{
+	bool used = false;
+
+	for (unsigned int k = 0; k < KNOB_ALL; k++)
+		used = used || d->knob[k].used;
+	for (unsigned int i = 0; i < JOURNAL_POOLS_MAX; i++)
+		used = used || d->pool[i].used;
+	for (unsigned int i = 0; i < JOURNAL_BLOCKS_MAX; i++)
+		used = used || d->block[i].used;
+	return !used;
+}
+
 int journal_write(const struct journal *j, const struct journal_data *d)
 {
 	char buf[TEXT_MAX];
-	bool empty = true;
 	size_t len;
 	int r;
 
-	for (unsigned int k = 0; k < KNOB_COUNT; k++)
-		empty = empty && !d->knob[k].used;
-	if (empty)
+	if (is_empty(d))
 		return journal_remove(j);
 	if (j->dir_fd < 0)
 		return -ENOENT;
@@ -141,18 +168,17 @@ static int parse_value(const char *word, int64_t *ret_value)
 	return 0;
 }
 
-/* "NAME ORIGINAL OURS PREV" behind "knob " */
-static int parse_knob(char *line, struct journal_data *d)
+/* "NAME ORIGINAL OURS PREV" behind "knob" */
+static int parse_knob(char **save, struct journal_data *d)
 {
 	struct journal_entry e = {.used = true};
-	char *save;
-	char *word = strtok_r(line, " ", &save);
-	int k = word ? name_lookup(knob_name, KNOB_COUNT, word) : -ENOENT;
+	char *word = strtok_r(NULL, " ", save);
+	int k = word ? name_lookup(knob_any_name, KNOB_ALL, word) : -ENOENT;
 
-	if (k < 0 || parse_value(strtok_r(NULL, " ", &save), &e.original) < 0 ||
-	    parse_value(strtok_r(NULL, " ", &save), &e.ours) < 0)
+	if (k < 0 || parse_value(strtok_r(NULL, " ", save), &e.original) < 0 ||
+	    parse_value(strtok_r(NULL, " ", save), &e.ours) < 0)
 		return -EBADMSG;
-	word = strtok_r(NULL, " ", &save);
+	word = strtok_r(NULL, " ", save);
 	if (!word)
 		return -EBADMSG;
 	e.has_prev = strcmp(word, "-") != 0;
@@ -160,6 +186,78 @@ static int parse_knob(char *line, struct journal_data *d)
 		return -EBADMSG;
 	d->knob[k] = e;
 	return 0;
+}
+
+static int parse_number(char **save, uint64_t max, uint64_t *ret_value)
+{
+	const char *word = strtok_r(NULL, " ", save);
+
+	return word && parse_u64(word, max, ret_value) == 0 ? 0 : -EBADMSG;
+}
+
+/* "NODE KIB ORIGINAL OURS" behind "pool" */
+static int parse_pool(char **save, struct journal_data *d)
+{
+	struct journal_pool e = {.used = true};
+	uint64_t node, kib;
+
+	if (parse_number(save, UINT8_MAX, &node) < 0 ||
+	    parse_number(save, UINT32_MAX, &kib) < 0 ||
+	    parse_number(save, UINT64_MAX, &e.original_pages) < 0 ||
+	    parse_number(save, UINT64_MAX, &e.ours_pages) < 0 ||
+	    e.ours_pages < e.original_pages)
+		return -EBADMSG;
+	e.node = (uint8_t)node;
+	e.kib = (uint32_t)kib;
+	for (unsigned int i = 0; i < JOURNAL_POOLS_MAX; i++) {
+		if (!d->pool[i].used) {
+			d->pool[i] = e;
+			return 0;
+		}
+	}
+	return -EBADMSG;
+}
+
+/* "NUMBER ZONE" behind "block" */
+static int parse_block(char **save, struct journal_data *d)
+{
+	struct journal_block e = {.used = true};
+	uint64_t number;
+	const char *word;
+	int zone;
+
+	if (parse_number(save, UINT32_MAX, &number) < 0)
+		return -EBADMSG;
+	word = strtok_r(NULL, " ", save);
+	zone = word ? name_lookup(zone_kind_name, ZONE_KIND_COUNT, word)
+		    : -ENOENT;
+	if (zone < 0)
+		return -EBADMSG;
+	e.number = (uint32_t)number;
+	e.zone = (uint8_t)zone;
+	for (unsigned int i = 0; i < JOURNAL_BLOCKS_MAX; i++) {
+		if (!d->block[i].used) {
+			d->block[i] = e;
+			return 0;
+		}
+	}
+	return -EBADMSG;
+}
+
+static int parse_entry(char *line, struct journal_data *d)
+{
+	char *save;
+	const char *kind = strtok_r(line, " ", &save);
+
+	if (!kind)
+		return -EBADMSG;
+	if (!strcmp(kind, "knob"))
+		return parse_knob(&save, d);
+	if (!strcmp(kind, "pool"))
+		return parse_pool(&save, d);
+	if (!strcmp(kind, "block"))
+		return parse_block(&save, d);
+	return -EBADMSG;
 }
 
 static int parse(const struct journal *j, char *text,
@@ -177,8 +275,7 @@ static int parse(const struct journal *j, char *text,
 	if (strcmp(line + 5, j->boot_id))
 		return -ESTALE;
 	while ((line = strtok_r(NULL, "\n", &save))) {
-		if (strncmp(line, "knob ", 5) ||
-		    parse_knob(line + 5, ret_data) < 0)
+		if (parse_entry(line, ret_data) < 0)
 			return -EBADMSG;
 	}
 	return 0;

@@ -11,10 +11,19 @@
  *	vmdefrag knob journal 1
  *	boot 0d3c9a52-…
  *	knob watermark_scale_factor 10 150 -
+ *	pool 0 2048 3 103
+ *	block 9 Normal
  *	crc 89ab12cd
  *
  * A knob line says: the value we found; the one that we write; and the one
  * that we wrote before, if a crash may have left that one in place.
+ *
+ * A pool line says: node, KiB of a huge page, the pool's size as we found it
+ * and as we may have made it. The kernel grows a pool page by page and any
+ * signal ends that, so each size from the one to the other may be ours.
+ *
+ * A block line says: number of a memory block that we took offline, and the
+ * zone that it must come back to.
  */
 #ifndef AGENT_JOURNAL_H
 #define AGENT_JOURNAL_H
@@ -22,6 +31,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mthp.h"
 #include "proto.h"
 
 #define BOOT_ID_TEXT_SIZE 37
@@ -33,8 +43,28 @@ struct journal_entry {
 	int64_t prev;
 };
 
+struct journal_pool {
+	bool used;
+	uint8_t node;
+	uint32_t kib; /* of a huge page */
+	uint64_t original_pages, ours_pages;
+};
+
+struct journal_block {
+	bool used;
+	uint32_t number;
+	uint8_t zone; /* enum zone_kind */
+};
+
+/* One action runs at a time; more are only there where some could not be put
+ * back yet. */
+#define JOURNAL_POOLS_MAX  4u
+#define JOURNAL_BLOCKS_MAX 4u
+
 struct journal_data {
-	struct journal_entry knob[KNOB_COUNT];
+	struct journal_entry knob[KNOB_ALL];
+	struct journal_pool pool[JOURNAL_POOLS_MAX];
+	struct journal_block block[JOURNAL_BLOCKS_MAX];
 };
 
 struct journal {

@@ -16,37 +16,58 @@ static void instant(const struct knobs *k, enum knob_instant i)
 		k->at_instant(i, k->at_ctx);
 }
 
-static int knob_dir(const struct knobs *k, enum knob knob)
+static int knob_open(const struct knobs *k, unsigned int knob)
 {
-	return knob_info[knob].in_sys ? k->sys_fd : k->proc_fd;
+	char path[MTHP_PATH_MAX];
+
+	if (!knob_is_mthp(knob))
+		return procfile_open(knob_info[knob].in_sys ? k->sys_fd
+							    : k->proc_fd,
+				     knob_info[knob].path);
+	mthp_path(knob - KNOB_COUNT, path, sizeof(path));
+	return procfile_open(k->sys_fd, path);
 }
 
-static int knob_read(const struct knobs *k, enum knob knob, int64_t *ret_value)
+static uint64_t write_pause_us(unsigned int knob)
+{
+	return knob_is_mthp(knob) ? 0 : knob_info[knob].write_pause_us;
+}
+
+static int knob_read(const struct knobs *k, unsigned int knob,
+		     int64_t *ret_value)
 {
 	char text[256];
 	ssize_t n = procfile_text(k->knob[knob].fd, text, sizeof(text));
 
-	return n < 0 ? (int)n : knob_parse(knob, text, ret_value);
+	if (n < 0)
+		return (int)n;
+	return knob_is_mthp(knob) ? mthp_parse(text, ret_value)
+				  : knob_parse(knob, text, ret_value);
 }
 
-static int knob_write(const struct knobs *k, enum knob knob, int64_t value)
+static int knob_write(const struct knobs *k, unsigned int knob, int64_t value)
 {
 	char text[KNOB_TEXT_MAX];
-	int r = knob_format(knob, value, text, sizeof(text));
+	int r;
 
+	if (knob_is_mthp(knob))
+		return mthp_write(k->proc_fd, k->sys_fd, knob - KNOB_COUNT,
+				  value);
+	r = knob_format(knob, value, text, sizeof(text));
 	if (r < 0)
 		return r;
-	return write_text_at(knob_dir(k, knob), knob_info[knob].path, text);
+	return write_text_at(knob_info[knob].in_sys ? k->sys_fd : k->proc_fd,
+			     knob_info[knob].path, text);
 }
 
-static void look(struct knobs *k, enum knob knob)
+static void look(struct knobs *k, unsigned int knob)
 {
 	struct knob_state *s = &k->knob[knob];
 
 	s->readable = s->fd >= 0 && knob_read(k, knob, &s->current) == 0;
 }
 
-enum knob_step knob_decide(enum knob knob, const struct knob_state *s,
+enum knob_step knob_decide(unsigned int knob, const struct knob_state *s,
 			   uint64_t now_us)
 {
 	const struct knob_want *want = s->action.set ? &s->action : &s->host;
@@ -61,8 +82,7 @@ enum knob_step knob_decide(enum knob knob, const struct knob_state *s,
 		return KNOB_KEEP;
 	if (s->managed && want->value == s->original)
 		return KNOB_PUT_BACK;
-	if (s->written_us &&
-	    now_us - s->written_us < knob_info[knob].write_pause_us)
+	if (s->written_us && now_us - s->written_us < write_pause_us(knob))
 		return KNOB_WAIT;
 	return KNOB_WRITE;
 }
@@ -78,37 +98,40 @@ void knobs_init(struct knobs *k, int proc_fd, int sys_fd, int run_dir_fd,
 			    boot_id);
 	k->trouble.interval_us = 60 * SEC_US;
 	k->trouble.burst = 5;
-	for (unsigned int i = 0; i < KNOB_COUNT; i++) {
-		k->knob[i].missing = missing >> i & 1;
-		k->knob[i].denied = denied >> i & 1;
-		k->knob[i].fd =
-			procfile_open(knob_dir(k, i), knob_info[i].path);
+	for (unsigned int i = 0; i < KNOB_ALL; i++) {
+		/* who may not touch one THP switch may touch none */
+		unsigned int bit = knob_is_mthp(i) ? KNOB_THP_DEFRAG : i;
+
+		k->knob[i].fd = knob_open(k, i);
+		k->knob[i].missing =
+			knob_is_mthp(i) ? k->knob[i].fd < 0 : missing >> i & 1;
+		k->knob[i].denied = denied >> bit & 1;
 		look(k, i);
 	}
 }
 
 void knobs_close(struct knobs *k)
 {
-	for (unsigned int i = 0; i < KNOB_COUNT; i++) {
+	for (unsigned int i = 0; i < KNOB_ALL; i++) {
 		if (k->knob[i].fd >= 0)
 			close(k->knob[i].fd);
 		k->knob[i].fd = -1;
 	}
 }
 
-static void say_trouble(struct knobs *k, enum knob knob, int r,
+static void say_trouble(struct knobs *k, unsigned int knob, int r,
 			const char *what, uint64_t now_us)
 {
 	unsigned int suppressed;
 
 	if (log_limit_pass(&k->trouble, now_us, &suppressed))
 		log_err_errno(r, "Failed to %s for knob '%s'%s", what,
-			      knob_name(knob),
+			      knob_any_name(knob),
 			      suppressed ? " (and more like it)" : "");
 }
 
 /* The journal without the knob; where that fails, the entry does no harm. */
-static void forget(struct knobs *k, enum knob knob, uint64_t now_us)
+static void forget(struct knobs *k, unsigned int knob, uint64_t now_us)
 {
 	int r;
 
@@ -120,18 +143,18 @@ static void forget(struct knobs *k, enum knob knob, uint64_t now_us)
 	instant(k, KNOB_AFTER_FORGET);
 }
 
-static void lose(struct knobs *k, enum knob knob, uint64_t now_us)
+static void lose(struct knobs *k, unsigned int knob, uint64_t now_us)
 {
 	struct knob_state *s = &k->knob[knob];
 
 	log_notice("Knob '%s' was changed by somebody else from %" PRId64
 		   " to %" PRId64 ": left alone from now on",
-		   knob_name(knob), s->ours, s->current);
+		   knob_any_name(knob), s->ours, s->current);
 	s->foreign = true;
 	forget(k, knob, now_us);
 }
 
-static int put_back(struct knobs *k, enum knob knob, uint64_t now_us)
+static int put_back(struct knobs *k, unsigned int knob, uint64_t now_us)
 {
 	struct knob_state *s = &k->knob[knob];
 	int r = 0;
@@ -146,14 +169,14 @@ static int put_back(struct knobs *k, enum knob knob, uint64_t now_us)
 	}
 	instant(k, KNOB_AFTER_PUT_BACK);
 	s->written_us = now_us;
-	log_info("Knob '%s' put back to %" PRId64, knob_name(knob),
+	log_info("Knob '%s' put back to %" PRId64, knob_any_name(knob),
 		 s->original);
 	look(k, knob);
 	forget(k, knob, now_us);
 	return 0;
 }
 
-static int journal_intent(struct knobs *k, enum knob knob, int64_t value)
+static int journal_intent(struct knobs *k, unsigned int knob, int64_t value)
 {
 	struct journal_entry *e = &k->data.knob[knob];
 	const struct knob_state *s = &k->knob[knob];
@@ -172,7 +195,7 @@ static int journal_intent(struct knobs *k, enum knob knob, int64_t value)
 	return r;
 }
 
-static void set_value(struct knobs *k, enum knob knob, int64_t value,
+static void set_value(struct knobs *k, unsigned int knob, int64_t value,
 		      uint64_t now_us)
 {
 	struct knob_state *s = &k->knob[knob];
@@ -198,16 +221,19 @@ static void set_value(struct knobs *k, enum knob knob, int64_t value,
 	s->original = k->data.knob[knob].original;
 	s->managed = true;
 	s->ours = value;
-	log_info("Knob '%s' set from %" PRId64 " to %" PRId64, knob_name(knob),
-		 s->current, value);
+	log_info("Knob '%s' set from %" PRId64 " to %" PRId64,
+		 knob_any_name(knob), s->current, value);
 	s->current = value;
 }
 
 void knobs_tick(struct knobs *k, uint64_t now_us)
 {
-	for (unsigned int i = 0; i < KNOB_COUNT; i++) {
+	for (unsigned int i = 0; i < KNOB_ALL; i++) {
 		struct knob_state *s = &k->knob[i];
 
+		/* nobody asks for the value of a size's switch */
+		if (knob_is_mthp(i) && !s->managed && !s->action.set)
+			continue;
 		look(k, i);
 		switch (k->observe ? KNOB_KEEP : knob_decide(i, s, now_us)) {
 		case KNOB_KEEP:
@@ -245,13 +271,13 @@ uint32_t knobs_want(struct knobs *k, uint32_t mask,
 	return left_out;
 }
 
-void knobs_hold(struct knobs *k, enum knob knob, int64_t value)
+void knobs_hold(struct knobs *k, unsigned int knob, int64_t value)
 {
 	k->knob[knob].action.set = true;
 	k->knob[knob].action.value = value;
 }
 
-void knobs_unhold(struct knobs *k, enum knob knob)
+void knobs_unhold(struct knobs *k, unsigned int knob)
 {
 	k->knob[knob].action.set = false;
 }
@@ -260,7 +286,7 @@ int knobs_restore_all(struct knobs *k, uint64_t now_us)
 {
 	int first = 0;
 
-	for (unsigned int i = 0; i < KNOB_COUNT; i++) {
+	for (unsigned int i = 0; i < KNOB_ALL; i++) {
 		struct knob_state *s = &k->knob[i];
 		int r = 0;
 
@@ -284,21 +310,21 @@ int knobs_restore_all(struct knobs *k, uint64_t now_us)
 }
 
 /* One entry of a journal that an agent before us left. */
-static void recover_one(struct knobs *k, enum knob knob)
+static void recover_one(struct knobs *k, unsigned int knob)
 {
 	const struct journal_entry *e = &k->data.knob[knob];
 	struct knob_state *s = &k->knob[knob];
 
 	if (!s->readable) {
 		log_warn("Knob '%s' cannot be read, so it is not put back",
-			 knob_name(knob));
+			 knob_any_name(knob));
 		return;
 	}
 	s->original = e->original;
 	s->ours = s->current;
 	if (s->current == e->original) {
 		log_info("Knob '%s' is as it was found: nothing to put back",
-			 knob_name(knob));
+			 knob_any_name(knob));
 	} else if (s->current == e->ours ||
 		   (e->has_prev && s->current == e->prev)) {
 		/* as if we had set it: put back now, or at a later tick */
@@ -306,7 +332,7 @@ static void recover_one(struct knobs *k, enum knob knob)
 	} else {
 		log_notice("Knob '%s' is %" PRId64
 			   ", neither ours nor as found: left alone",
-			   knob_name(knob), s->current);
+			   knob_any_name(knob), s->current);
 		s->foreign = true;
 	}
 }
@@ -351,16 +377,15 @@ int knobs_recover(struct knobs *k)
 		memset(&k->data, 0, sizeof(k->data));
 		return 0;
 	}
-	for (unsigned int i = 0; i < KNOB_COUNT; i++) {
+	for (unsigned int i = 0; i < KNOB_ALL; i++) {
 		if (k->data.knob[i].used)
 			recover_one(k, i);
 		left = left || k->knob[i].managed;
 		k->data.knob[i].used = k->knob[i].managed;
 	}
 	/* entries that need nothing go, also when none is left at all */
-	if (!left)
-		return journal_remove(&k->journal);
-	return knobs_restore_all(k, no_time_us);
+	r = journal_write(&k->journal, &k->data);
+	return left ? knobs_restore_all(k, no_time_us) : r;
 }
 
 void knobs_report(const struct knobs *k, struct msg_report *r)

@@ -19,6 +19,8 @@
  *	original written back		value is the original: nothing to do
  *	journal entry removed		nothing is there to look at
  *
+ * A knob is an enum knob or, for actions alone, KNOB_MTHP(order).
+ *
  * Any other value is somebody else's: it stays, and the knob is foreign until
  * the agent ends.
  */
@@ -64,7 +66,7 @@ struct knobs {
 	bool observe; /* never write */
 	struct journal journal;
 	struct journal_data data; /* what the journal says */
-	struct knob_state knob[KNOB_COUNT];
+	struct knob_state knob[KNOB_ALL];
 	struct log_limit trouble;
 	void (*at_instant)(enum knob_instant instant, void *ctx);
 	void *at_ctx;
@@ -82,7 +84,7 @@ enum knob_step {
  * knob_decide() - what to do about a knob; pure
  * @s: with a fresh current value
  */
-enum knob_step knob_decide(enum knob knob, const struct knob_state *s,
+enum knob_step knob_decide(unsigned int knob, const struct knob_state *s,
 			   uint64_t now_us);
 
 /**
@@ -120,8 +122,8 @@ uint32_t knobs_want(struct knobs *k, uint32_t mask,
 /**
  * knobs_hold() - an action wants a value; knobs_unhold() no longer
  */
-void knobs_hold(struct knobs *k, enum knob knob, int64_t value);
-void knobs_unhold(struct knobs *k, enum knob knob);
+void knobs_hold(struct knobs *k, unsigned int knob, int64_t value);
+void knobs_unhold(struct knobs *k, unsigned int knob);
 
 /**
  * knobs_tick() - look at each knob, and take the step it needs

@@ -5,10 +5,6 @@
 /* Below this an action could not even be killed in time. */
 #define CPU_WORTH_STARTING_US (20 * MSEC_US)
 
-/* Free memory that compaction must not touch lies below the high watermark;
- * above it, room for its targets: a few blocks of the wanted order. */
-#define MARGIN_BLOCKS UINT64_C(4)
-
 /*
  * Reclaim by allocating tasks, or swapping, while we move pages about means
  * that memory is short, whatever PSI says (or cannot say, with psi=0).
@@ -28,7 +24,7 @@ static struct verdict stop(enum stop_why why, const char *text)
 
 static struct verdict admit_memory(const struct admission *a)
 {
-	uint64_t margin_pages = MARGIN_BLOCKS << a->order;
+	uint64_t margin_pages = LIMITS_MARGIN_BLOCKS << a->order;
 
 	if (a->guest_free_pages < a->min_free_pages)
 		return stop(WHY_LOW_MEMORY,
@@ -88,11 +84,11 @@ uint64_t limits_pause_us(const struct limits *l, const struct progress *p,
 			 uint64_t gained_blocks)
 {
 	uint64_t pause_us = PAUSE_MAX_US;
-	uint64_t missing;
+	uint64_t missing, have = p->blocks + p->held_blocks;
 
 	/* a quarter of the time that the rest would take at this rate */
 	if (!l->all) {
-		missing = l->target_blocks - MIN(l->target_blocks, p->blocks);
+		missing = l->target_blocks - MIN(l->target_blocks, have);
 		pause_us = missing * p->elapsed_us / (gained_blocks + 1) / 4;
 	}
 	/* nor past a limit by more than a bit */

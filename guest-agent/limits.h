@@ -35,6 +35,10 @@ struct verdict {
  */
 struct verdict limits_admit(const struct admission *a);
 
+/* Free memory that compaction must not touch lies below the high watermark;
+ * above it, room for its targets: a few blocks of the wanted order. */
+#define LIMITS_MARGIN_BLOCKS UINT64_C(4)
+
 struct limits {
 	bool all; /* no target but all that can be had */
 	uint64_t target_blocks;
@@ -43,12 +47,14 @@ struct limits {
 };
 
 struct progress {
-	uint64_t blocks;
+	uint64_t blocks;      /* free */
+	uint64_t held_blocks; /* by the backend, soon to be free */
 	uint64_t migrated_pages, cpu_us, elapsed_us;
 	bool psi_valid;
 	uint16_t psi_some_centi;
 	/* since the start, guest-wide */
 	uint64_t scanned_direct_pages, swapped_out_pages;
+	uint64_t allocstalls, reclaimed_pages;
 };
 
 /**

@@ -4,8 +4,9 @@
 
 #include "agent.h"
 #include "log.h"
+#include "map.h"
 #include "once.h"
-#include "options.h"
+#include "cmdline.h"
 #include "util.h"
 
 static int exit_code(int r)
@@ -26,14 +27,24 @@ static int once(struct agent *a)
 	return 0;
 }
 
-static int serve(const struct options *o)
+static int map(struct agent *a)
+{
+	int r = map_print(a->proc_fd, a->sys_fd, &a->caps, &a->sampler, stdout);
+
+	return r < 0 ? log_err_errno(r, "Failed to map the memory") : 0;
+}
+
+static int serve(const struct cmdline *o)
 {
 	static struct agent agent; /* too big for a stack */
 	int r = agent_open(&agent, &o->agent);
 
 	if (r < 0)
 		return exit_code(r);
-	r = o->agent.once ? once(&agent) : agent_run(&agent);
+	if (o->command == COMMAND_MAP)
+		r = map(&agent);
+	else
+		r = o->agent.once ? once(&agent) : agent_run(&agent);
 	agent_close(&agent);
 	return exit_code(r);
 }
@@ -41,10 +52,10 @@ static int serve(const struct options *o)
 int main(int argc, char **argv)
 {
 	char what[CONF_WHAT_MAX];
-	struct options o;
+	struct cmdline o;
 
 	log_setup("vmdefrag-agent", LOG_LEVEL_INFO);
-	if (options_parse(argc, argv, &o, what) < 0) {
+	if (cmdline_parse(argc, argv, &o, what) < 0) {
 		log_err("%s", what);
 		return EXIT_CODE_USAGE;
 	}
@@ -53,7 +64,7 @@ int main(int argc, char **argv)
 
 	switch (o.command) {
 	case COMMAND_HELP:
-		options_help(stdout);
+		cmdline_help(stdout);
 		return EXIT_CODE_OK;
 	case COMMAND_VERSION:
 		puts("vmdefrag-agent " VMDEFRAG_VERSION);
@@ -66,6 +77,7 @@ int main(int argc, char **argv)
 		return EXIT_CODE_OK;
 	case COMMAND_RUN:
 	case COMMAND_ONCE:
+	case COMMAND_MAP:
 		return serve(&o);
 	}
 	return EXIT_CODE_USAGE;

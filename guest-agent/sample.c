@@ -246,9 +246,8 @@ static void report_thp(struct sampler *s, struct msg_report *r)
 	}
 }
 
-/* Present pages of a node, and its score as kcompactd sees it. */
-static unsigned int node_score_pct(const struct sampler *s,
-				   const struct zones *z, unsigned int node)
+unsigned int sampler_score_pct(const struct sampler *s, const struct zones *z,
+			       unsigned int node)
 {
 	uint64_t present = 0;
 	unsigned int score = 0;
@@ -294,7 +293,7 @@ static int report_node(const struct sampler *s, const struct zones *z,
 		n->unusable_permille[o] =
 			(uint16_t)frag_unusable_permille(blocks, o);
 	}
-	n->score_pct = (uint16_t)node_score_pct(s, z, node->id);
+	n->score_pct = (uint16_t)sampler_score_pct(s, z, node->id);
 	return 0;
 }
 

@@ -64,6 +64,12 @@ void sampler_close(struct sampler *s);
  */
 int sampler_report(struct sampler *s, struct msg_report *r);
 
+/**
+ * sampler_score_pct() - a node's fragmentation as kcompactd sees it
+ */
+unsigned int sampler_score_pct(const struct sampler *s, const struct zones *z,
+			       unsigned int node);
+
 /* Single sources, for watching an action. Return: 0, or -errno. */
 int sampler_vmstat(const struct sampler *s, struct vmstat *ret_vmstat);
 int sampler_buddyinfo(const struct sampler *s, struct zones *ret_zones);

@@ -41,6 +41,9 @@ struct conf_table {
 	 * When this member is NULL, it is the cfg given to the functions.
 	 */
 	void *(*object)(void *cfg, const char *section, char *what);
+	/* what is wrong with the @value of a CONF_STRING, or NULL; may be
+	 * NULL itself */
+	const char *(*string_fault)(const char *key, const char *value);
 };
 
 /**

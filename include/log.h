@@ -32,15 +32,15 @@ void log_setup(const char *ident, enum log_level max_level);
 int log_full(enum log_level level, int error, const char *fmt, ...)
 	printf_like(3, 4);
 
-#define log_err(...) ((void)log_full(LOG_LEVEL_ERR, 0, __VA_ARGS__))
-#define log_warn(...) ((void)log_full(LOG_LEVEL_WARNING, 0, __VA_ARGS__))
-#define log_notice(...) ((void)log_full(LOG_LEVEL_NOTICE, 0, __VA_ARGS__))
-#define log_info(...) ((void)log_full(LOG_LEVEL_INFO, 0, __VA_ARGS__))
-#define log_debug(...) ((void)log_full(LOG_LEVEL_DEBUG, 0, __VA_ARGS__))
+#define log_err(...)		((void)log_full(LOG_LEVEL_ERR, 0, __VA_ARGS__))
+#define log_warn(...)		((void)log_full(LOG_LEVEL_WARNING, 0, __VA_ARGS__))
+#define log_notice(...)		((void)log_full(LOG_LEVEL_NOTICE, 0, __VA_ARGS__))
+#define log_info(...)		((void)log_full(LOG_LEVEL_INFO, 0, __VA_ARGS__))
+#define log_debug(...)		((void)log_full(LOG_LEVEL_DEBUG, 0, __VA_ARGS__))
 
-#define log_err_errno(r, ...) log_full(LOG_LEVEL_ERR, r, __VA_ARGS__)
-#define log_warn_errno(r, ...) log_full(LOG_LEVEL_WARNING, r, __VA_ARGS__)
-#define log_info_errno(r, ...) log_full(LOG_LEVEL_INFO, r, __VA_ARGS__)
+#define log_err_errno(r, ...)	log_full(LOG_LEVEL_ERR, r, __VA_ARGS__)
+#define log_warn_errno(r, ...)	log_full(LOG_LEVEL_WARNING, r, __VA_ARGS__)
+#define log_info_errno(r, ...)	log_full(LOG_LEVEL_INFO, r, __VA_ARGS__)
 #define log_debug_errno(r, ...) log_full(LOG_LEVEL_DEBUG, r, __VA_ARGS__)
 
 /*

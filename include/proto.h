@@ -28,10 +28,10 @@
  * PROTO_MAGIC whose header checksum is right.
  *
  * Growth. HELLO keeps its layout for ever, so that two sides without a common
- * version can tell each other so. A message may grow at its tail, and each record of an array too
- * (the array says how long its records are): a decoder ignores what it does
- * not know. Anything else is a new major version. The daemon speaks the
- * current major and the one before.
+ * version can tell each other so. A message may grow at its tail, and each
+ *record of an array too (the array says how long its records are): a decoder
+ *ignores what it does not know. Anything else is a new major version. The
+ *daemon speaks the current major and the one before.
  */
 #ifndef VMDEFRAG_PROTO_H
 #define VMDEFRAG_PROTO_H
@@ -53,12 +53,12 @@
  * Bounds. A full REPORT (16 nodes with 4 zones each) is below 24 KiB, which
  * proto_codec's unit test checks; a guest of two nodes sends under 2 KiB.
  */
-#define PROTO_BODY_MAX 32768u
-#define PROTO_NODES_MAX 16u
-#define PROTO_ZONES_MAX 64u  /* in all: DMA, DMA32, Normal, Movable a node */
+#define PROTO_BODY_MAX	 32768u
+#define PROTO_NODES_MAX	 16u
+#define PROTO_ZONES_MAX	 64u /* in all: DMA, DMA32, Normal, Movable a node */
 #define PROTO_ORDERS_MAX 16u /* buddy orders 0..15; x86-64 has 11 */
-#define PROTO_CURVE_MAX 8u   /* points of a cost curve */
-#define PROTO_TEXT_MAX 64u   /* bytes of a string, printable ASCII */
+#define PROTO_CURVE_MAX	 8u  /* points of a cost curve */
+#define PROTO_TEXT_MAX	 64u /* bytes of a string, printable ASCII */
 
 struct wire_hdr {
 	uint32_t magic;
@@ -134,14 +134,14 @@ enum backend {
 
 /* Probed facts about a guest, bits of msg_hello.features. */
 enum feature {
-	FEATURE_PSI = 0,	 /* /proc/pressure/memory reads */
-	FEATURE_KPAGEFLAGS = 1,	 /* /proc/kpageflags opens */
-	FEATURE_MTHP = 2,	 /* hugepages-*kB directories */
-	FEATURE_REPORTING = 3,	 /* a balloon with free-page reporting */
-	FEATURE_SWAP = 4,	 /* some swap is on */
-	FEATURE_OBSERVE = 5,	 /* the agent was started with --observe */
-	FEATURE_VIRTIO_MEM = 6,	 /* a virtio-mem device */
-	FEATURE_ISOLCPUS = 7,	 /* isolated or nohz_full CPUs */
+	FEATURE_PSI = 0,	/* /proc/pressure/memory reads */
+	FEATURE_KPAGEFLAGS = 1, /* /proc/kpageflags opens */
+	FEATURE_MTHP = 2,	/* hugepages-*kB directories */
+	FEATURE_REPORTING = 3,	/* a balloon with free-page reporting */
+	FEATURE_SWAP = 4,	/* some swap is on */
+	FEATURE_OBSERVE = 5,	/* the agent was started with --observe */
+	FEATURE_VIRTIO_MEM = 6, /* a virtio-mem device */
+	FEATURE_ISOLCPUS = 7,	/* isolated or nohz_full CPUs */
 	FEATURE_COUNT
 };
 
@@ -222,7 +222,7 @@ struct msg_bye {
 
 struct zone_report {
 	uint8_t node;
-	uint8_t kind;	       /* enum zone_kind */
+	uint8_t kind; /* enum zone_kind */
 	uint64_t present_pages, managed_pages, free_pages;
 	uint64_t min_pages, low_pages, high_pages; /* watermarks, no boost */
 	uint32_t free_blocks[PROTO_ORDERS_MAX];	   /* buddyinfo */
@@ -247,7 +247,7 @@ struct node_report {
 	uint64_t anon_pages, file_pages, anon_huge_pages;
 	uint64_t slab_pages, unevictable_pages;
 	/* of the whole node; common/frag.h has the formulas */
-	uint16_t ext_pct[PROTO_ORDERS_MAX];	     /* 0..100 */
+	uint16_t ext_pct[PROTO_ORDERS_MAX];	      /* 0..100 */
 	uint16_t unusable_permille[PROTO_ORDERS_MAX]; /* 0..1000 */
 	uint16_t score_pct; /* kernel's own, of order 9: present-weighted */
 	struct cost_curve curve;
@@ -273,7 +273,7 @@ struct psi_report {
 };
 
 struct msg_report {
-	uint64_t guest_us; /* guest's CLOCK_MONOTONIC */
+	uint64_t guest_us;     /* guest's CLOCK_MONOTONIC */
 	uint64_t directive_id; /* the newest one in force; 0: none */
 	uint64_t action_id;    /* the one that runs; 0: none */
 	uint8_t psi_valid;
@@ -284,7 +284,7 @@ struct msg_report {
 	uint32_t knob_managed; /* bit k: set by us, journalled */
 	uint32_t knob_foreign; /* bit k: changed by others since; left alone */
 	int64_t knob[KNOB_COUNT];
-	uint64_t agent_cpu_us; /* agent and its children, since its start */
+	uint64_t agent_cpu_us;	/* agent and its children, since its start */
 	uint64_t sample_cpu_us; /* of the newest sample */
 	uint32_t agent_rss_kib;
 	uint64_t kpageflags_words; /* read since start */
@@ -299,13 +299,17 @@ struct msg_report {
 	struct zone_report zone[PROTO_ZONES_MAX];
 };
 
+/*
+ * In a directive and an action a budget or limit of 0 means "not given": the
+ * agent's own, set by the guest's admin, holds in every case.
+ */
 struct msg_directive {
-	uint64_t id;	   /* grows */
-	uint32_t lease_ms; /* from receipt */
-	uint8_t quiet;	   /* 1: start nothing, cancel what runs */
+	uint64_t id;	    /* grows */
+	uint32_t lease_ms;  /* from receipt */
+	uint8_t quiet;	    /* 1: start nothing, cancel what runs */
 	uint32_t knob_mask; /* bit k: hold knob[k]; others: put back */
 	int64_t knob[KNOB_COUNT];
-	uint32_t cpu_budget_ppm; /* of one CPU, for actions, long-term */
+	uint32_t cpu_budget_ppm;  /* of one CPU, for actions, long-term */
 	uint16_t psi_abort_centi; /* PSI memory some avg10 that ends actions */
 	char reason[PROTO_TEXT_MAX + 1];
 };
@@ -325,8 +329,8 @@ struct msg_action {
 	uint8_t backend; /* enum backend */
 	uint8_t order;	 /* of the blocks wanted */
 	uint8_t urgency;
-	uint32_t blocks; /* further free ones wanted, or ACTION_BLOCKS_ALL */
-	uint64_t max_pages;  /* moved */
+	uint32_t blocks;    /* further free ones wanted, or ACTION_BLOCKS_ALL */
+	uint64_t max_pages; /* moved */
 	uint64_t max_cpu_us; /* of the guest's CPUs */
 	uint64_t max_time_us;
 	char reason[PROTO_TEXT_MAX + 1];
@@ -346,22 +350,22 @@ enum result_status {
 
 /* Why an action ended where it did. */
 enum stop_why {
-	WHY_TARGET = 0,	     /* enough blocks */
-	WHY_EXHAUSTED = 1,   /* the backend has no more to give */
-	WHY_CPU = 2,	     /* max_cpu_us, or the long-term CPU budget */
-	WHY_PAGES = 3,	     /* max_pages */
-	WHY_TIME = 4,	     /* max_time_us */
-	WHY_PRESSURE = 5,    /* PSI */
-	WHY_CANCELLED = 6,   /* by the host */
-	WHY_QUIET = 7,	     /* a directive said quiet, or the guest's admin */
-	WHY_LOW_MEMORY = 8,  /* too little free memory to begin */
-	WHY_DENIED = 9,	     /* not allowed by the guest's admin */
-	WHY_MISSING = 10,    /* this guest does not have it */
-	WHY_OBSERVE = 11,    /* agent in --observe */
-	WHY_BUSY = 12,	     /* another action runs */
-	WHY_ERROR = 13,	     /* text says what */
-	WHY_SESSION = 14,    /* the session ended meanwhile */
-	WHY_RECLAIM = 15,    /* reclaim or swap rose */
+	WHY_TARGET = 0,	    /* enough blocks */
+	WHY_EXHAUSTED = 1,  /* the backend has no more to give */
+	WHY_CPU = 2,	    /* max_cpu_us, or the long-term CPU budget */
+	WHY_PAGES = 3,	    /* max_pages */
+	WHY_TIME = 4,	    /* max_time_us */
+	WHY_PRESSURE = 5,   /* PSI */
+	WHY_CANCELLED = 6,  /* by the host */
+	WHY_QUIET = 7,	    /* a directive said quiet, or the guest's admin */
+	WHY_LOW_MEMORY = 8, /* too little free memory to begin */
+	WHY_DENIED = 9,	    /* not allowed by the guest's admin */
+	WHY_MISSING = 10,   /* this guest does not have it */
+	WHY_OBSERVE = 11,   /* agent in --observe */
+	WHY_BUSY = 12,	    /* another action runs */
+	WHY_ERROR = 13,	    /* text says what */
+	WHY_SESSION = 14,   /* the session ended meanwhile */
+	WHY_RECLAIM = 15,   /* reclaim or swap rose */
 	WHY_COUNT
 };
 

@@ -13,9 +13,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define ARRAY_SIZE(a)	 (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)	 ((a) < (b) ? (a) : (b))
+#define MAX(a, b)	 ((a) > (b) ? (a) : (b))
 #define CLAMP(v, lo, hi) MIN(MAX(v, lo), hi)
 
 #define container_of(ptr, type, member)                                        \
@@ -25,7 +25,7 @@
 
 /* The one unit of time in this tree is the microsecond, CLOCK_MONOTONIC. */
 #define MSEC_US UINT64_C(1000)
-#define SEC_US UINT64_C(1000000)
+#define SEC_US	UINT64_C(1000000)
 
 static inline void close_fd_ptr(int *fd)
 {
@@ -44,8 +44,8 @@ static inline void fclose_ptr(FILE **f)
 		fclose(*f);
 }
 
-#define auto_close __attribute__((cleanup(close_fd_ptr)))
-#define auto_free __attribute__((cleanup(free_ptr)))
+#define auto_close  __attribute__((cleanup(close_fd_ptr)))
+#define auto_free   __attribute__((cleanup(free_ptr)))
 #define auto_fclose __attribute__((cleanup(fclose_ptr)))
 
 /* Hand an fd out of the scope of its auto_close variable. */

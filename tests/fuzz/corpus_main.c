@@ -83,7 +83,7 @@ int main(int argc, char **argv)
 	}
 	if (d)
 		closedir(d);
-	printf("%s 1 - %u corpus files of %s\n", files ? "ok" : "not ok",
-	       files, dir);
+	printf("%s 1 - %u corpus files of %s\n", files ? "ok" : "not ok", files,
+	       dir);
 	return files ? 0 : 1;
 }

@@ -24,14 +24,14 @@ static const struct conf_key keys[] = {
 	{"main", "Name", CONF_STRING, offsetof(struct cfg, name), 1, 16, NULL},
 	{"main", "Backend", CONF_ENUM, offsetof(struct cfg, backend), 0,
 	 BACKEND_COUNT, backend_name},
-	{"main", "Knobs", CONF_BITS, offsetof(struct cfg, knobs), 0,
-	 KNOB_COUNT, knob_name},
+	{"main", "Knobs", CONF_BITS, offsetof(struct cfg, knobs), 0, KNOB_COUNT,
+	 knob_name},
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct conf_table table = {
-		keys, sizeof(keys) / sizeof(keys[0]), NULL};
+		.key = keys, .nr_keys = sizeof(keys) / sizeof(keys[0])};
 	struct cfg cfg = {.num = 5, .interval_us = 1000000, .name = "x"};
 	char what[CONF_WHAT_MAX] = "";
 	char *text = malloc(size + 1);

@@ -28,10 +28,13 @@ static const struct conf_key keys[] = {
 	{"main", "Name", CONF_STRING, offsetof(struct cfg, name), 1, 16, NULL},
 	{"main", "Backend", CONF_ENUM, offsetof(struct cfg, backend), 0,
 	 BACKEND_COUNT, backend_name},
-	{"main", "Knobs", CONF_BITS, offsetof(struct cfg, knobs), 0,
-	 KNOB_COUNT, knob_name},
+	{"main", "Knobs", CONF_BITS, offsetof(struct cfg, knobs), 0, KNOB_COUNT,
+	 knob_name},
 };
-static const struct conf_table table = {keys, ARRAY_SIZE(keys), NULL};
+static const struct conf_table table = {
+	.key = keys,
+	.nr_keys = ARRAY_SIZE(keys),
+};
 
 static struct cfg cfg;
 static char what[CONF_WHAT_MAX];
@@ -79,17 +82,16 @@ static void test_messages(void **state)
 		{"[main]\nNum=0x7\n", {":2", "Num", "whole number"}},
 		{"[main]\nNum=\n", {":2", "Num", "whole number"}},
 		{"[main]\n\nFlag=maybe\n", {":3", "Flag", "yes nor no"}},
-		{"[main]\nIntervalSec=5 parsecs\n", {":2", "IntervalSec",
-						     "500ms"}},
+		{"[main]\nIntervalSec=5 parsecs\n",
+		 {":2", "IntervalSec", "500ms"}},
 		{"[main]\nIntervalSec=2h\n", {":2", "IntervalSec", "60s"}},
-		{"[main]\nName=12345678901234567\n", {":2", "Name",
-						      "15 characters"}},
+		{"[main]\nName=12345678901234567\n",
+		 {":2", "Name", "15 characters"}},
 		{"[main]\nName=\x01\n", {":2", "Name", "printable"}},
 		{"[main]\nName=\n", {":2", "Name", "empty"}},
 		{"[main]\nBackend=turbo\n", {":2", "'turbo'", "compact"}},
-		{"[main]\nKnobs=thp_defrag swappiness\n", {":2",
-							   "'swappiness'",
-							   "thp_defrag"}},
+		{"[main]\nKnobs=thp_defrag swappiness\n",
+		 {":2", "'swappiness'", "thp_defrag"}},
 		{"[main]\nNmu=7\n", {":2", "unknown key 'Nmu'", "[main]"}},
 		{"[mian]\nNum=7\n", {":2", "unknown section", "[mian]"}},
 		{"Num=7\n", {":1", "Num", "before any"}},

@@ -161,8 +161,8 @@ static void test_layout_of_version_1(void **state)
 {
 	struct msg m = {.type = MSG_WELCOME, .seq = 2, .session = 0x0102};
 	static const uint8_t want[] = {
-		'V',  'M', 'D', 'F', 3,	   0,	 0,    0,    18, 0, 0,	  0, 2,
-		0,    0,   0,	2,   1,	   0,	 0,    0,    0,	 0, 0,
+		'V', 'M', 'D', 'F', 3, 0, 0, 0, 18, 0, 0, 0,
+		2,   0,	  0,   0,   2, 1, 0, 0, 0,  0, 0, 0,
 	};
 	static const uint8_t want_body[] = {
 		1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0xe8, 3, 0, 0, 0x30, 0x75, 0, 0,
@@ -235,9 +235,9 @@ static void test_mangled_bodies(void **state)
 	for (uint32_t len = 0; len < h.len; len++) {
 		struct wire_hdr cut = {.type = MSG_REPORT, .len = len};
 
-		assert_int_equal(msg_decode(&cut, frame + PROTO_HDR_SIZE, &got,
-					    &what),
-				 -EPROTO);
+		assert_int_equal(
+			msg_decode(&cut, frame + PROTO_HDR_SIZE, &got, &what),
+			-EPROTO);
 	}
 }
 
@@ -285,7 +285,8 @@ static void test_unordered_reports(void **state)
 	assert_int_equal(msg_encode(&m, frame, sizeof(frame)), -EINVAL);
 }
 
-/* --- framer ------------------------------------------------------------------ */
+/* --- framer ------------------------------------------------------------------
+ */
 
 static uint8_t fbuf[PROTO_FRAME_MAX];
 

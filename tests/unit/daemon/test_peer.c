@@ -60,9 +60,8 @@ static void connect_guest(struct fix *f)
 {
 	int sv[2];
 
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0,
-				    sv),
-			 0);
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sv), 0);
 	f->guest = sv[1];
 	assert_int_equal(peer_open(&f->p, sv[0], now_us()), 0);
 }
@@ -415,8 +414,8 @@ static void test_penalty_doubles(void **state)
 	uint64_t now = now_us();
 
 	for (int i = 0; i < 10; i++) {
-		uint64_t want = MIN(PEER_PENALTY_MIN_US << i,
-				    PEER_PENALTY_MAX_US);
+		uint64_t want =
+			MIN(PEER_PENALTY_MIN_US << i, PEER_PENALTY_MAX_US);
 
 		session(f);
 		guest_bytes(f, "xxxx", 4);

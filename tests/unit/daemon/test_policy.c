@@ -1,139 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The policy as tables of cases, as little simulations, and under random
- * input. A snapshot is made by guest_make(): one node of 4 GiB, 1 GiB of it
- * free and all of that scattered, which is what the policy is there for.
+ * What the policy does to a guest and why: a case for each reason, actions,
+ * back-off, noise, requests.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
+#include "policy_guest.h"
 
-#include "policy.h"
-#include "policy_priv.h"
-
-#define GIB_PAGES UINT64_C(262144)
-#define MIB_PAGES UINT64_C(256)
-#define ALL_KNOBS ((UINT32_C(1) << KNOB_COUNT) - 1)
-
-struct guest {
-	struct msg_hello hello;
-	struct msg_report report;
-	struct policy_snapshot snap;
-	struct policy_cfg cfg;
-	struct policy_state st;
-	struct policy_plan plan;
-	uint64_t now_us;
-};
-
-static struct guest g;
-
-/* Node @i gets @free_pages, of which @blocks whole ones of order 9. */
-static void node_set(struct guest *gu, unsigned int i, uint64_t total,
-		     uint64_t free_pages, uint64_t blocks)
-{
-	struct node_report *n = &gu->report.node[i];
-	struct zone_report *z = &gu->report.zone[i];
-
-	n->node = i;
-	n->total_pages = total;
-	n->free_pages = free_pages;
-	n->anon_pages = total / 4;
-	n->file_pages = total / 4;
-	z->node = i;
-	z->kind = ZONE_KIND_NORMAL;
-	z->present_pages = total;
-	z->managed_pages = total;
-	z->free_pages = free_pages;
-	z->min_pages = total / 400;
-	z->low_pages = total / 400 * 5 / 4;
-	z->high_pages = total / 400 * 6 / 4;
-	memset(z->free_blocks, 0, sizeof(z->free_blocks));
-	z->free_blocks[9] = blocks;
-	z->free_blocks[0] = free_pages - (blocks << 9);
-}
-
-static void guest_make(struct guest *gu)
-{
-	memset(gu, 0, sizeof(*gu));
-	gu->hello = (struct msg_hello){
-		.page_size = 4096,
-		.nr_orders = 11,
-		.pmd_order = 9,
-		.pageblock_order = 9,
-		.nr_nodes = 1,
-		.nr_cpus = 2,
-		.mem_pages = 4 * GIB_PAGES,
-		.knobs = ALL_KNOBS,
-		.backends = 1u << BACKEND_COMPACT,
-		.boot_id = {1},
-	};
-	gu->report.guest_us = 100 * SEC_US;
-	gu->report.psi_valid = 1;
-	gu->report.ctr_valid = UINT64_MAX;
-	gu->report.knob_valid = ALL_KNOBS;
-	gu->report.knob[KNOB_WATERMARK_SCALE_FACTOR] = 10;
-	gu->report.knob[KNOB_COMPACTION_PROACTIVENESS] = 20;
-	gu->report.thp_enabled = MTHP_ALWAYS;
-	gu->report.nr_nodes = 1;
-	gu->report.nr_zones = 1;
-	node_set(gu, 0, 4 * GIB_PAGES, GIB_PAGES, 0);
-	gu->snap.hello = &gu->hello;
-	gu->snap.report = &gu->report;
-	policy_cfg_defaults(&gu->cfg);
-	gu->cfg.mode = VM_MODE_BALANCED;
-	gu->now_us = 1000 * SEC_US;
-}
-
-static void decide(struct guest *gu)
-{
-	policy_decide(&gu->cfg, &gu->st, &gu->snap, gu->now_us, &gu->plan);
-}
-
-static void tick(struct guest *gu, uint64_t us)
-{
-	gu->now_us += us;
-	gu->report.guest_us += us;
-	decide(gu);
-}
-
-/* An agent that gains @gained of the planned action's blocks. */
-static void answer(struct guest *gu, uint32_t gained, enum stop_why why)
-{
-	const struct msg_action *a = &gu->plan.action[0];
-	struct msg_result r = {
-		.why = why,
-		.node = a->node,
-		.order = a->order,
-		.asked = a->blocks,
-		.blocks_before = 10,
-		.blocks_after = 10 + gained,
-		.migrated = (uint64_t)gained * 300,
-	};
-
-	policy_result(&gu->cfg, &gu->st, &r, gu->now_us);
-}
-
-static bool evidence_get(const struct decision *d, const char *name,
-			 int64_t *ret_val)
-{
-	for (unsigned int i = 0; i < d->nr_evidence; i++) {
-		if (strcmp(d->evidence[i].name, name) != 0)
-			continue;
-		*ret_val = d->evidence[i].value;
-		return true;
-	}
-	return false;
-}
-
-static const struct decision *directive_of(const struct guest *gu)
-{
-	return &gu->plan.decision[gu->plan.nr_decisions - 1];
-}
-
-/* --- one case a reason ---------------------------------------------------- */
+/* --- one case a reason --- */
 
 static void mode_off(struct guest *gu)
 {
@@ -147,10 +19,6 @@ static void mode_observe(struct guest *gu)
 {
 	gu->cfg.mode = VM_MODE_OBSERVE;
 }
-static void mode_density(struct guest *gu)
-{
-	gu->cfg.mode = VM_MODE_DENSITY;
-}
 static void no_report(struct guest *gu)
 {
 	gu->snap.report = NULL;
@@ -163,21 +31,9 @@ static void old_report(struct guest *gu)
 {
 	gu->snap.report_age_us = 10 * SEC_US + 1;
 }
-static void paused(struct guest *gu)
-{
-	gu->snap.user_paused = true;
-}
 static void stopped(struct guest *gu)
 {
 	gu->snap.vm_stopped = true;
-}
-static void migrating(struct guest *gu)
-{
-	gu->snap.vm_migrating = true;
-}
-static void no_backend(struct guest *gu)
-{
-	gu->hello.backends = 0;
 }
 static void only_auto_bit(struct guest *gu)
 {
@@ -195,13 +51,10 @@ static void real_time(struct guest *gu)
 {
 	gu->hello.features = 1u << FEATURE_ISOLCPUS;
 }
-static void psi_high(struct guest *gu)
-{
-	gu->report.psi.some_avg10_centi = gu->cfg.psi_abort_centi;
-}
 static void psi_below(struct guest *gu)
 {
-	gu->report.psi.some_avg10_centi = gu->cfg.psi_abort_centi - 1;
+	gu->report.psi.some_avg10_centi =
+		(uint16_t)(gu->cfg.psi_abort_pct * 100 - 1);
 }
 static void free_63_mib(struct guest *gu)
 {
@@ -244,10 +97,6 @@ static void action_running(struct guest *gu)
 static void agent_says_running(struct guest *gu)
 {
 	gu->report.action_id = 7;
-}
-static void thp_never(struct guest *gu)
-{
-	gu->report.thp_enabled = MTHP_NEVER;
 }
 static void pmd_never(struct guest *gu)
 {
@@ -416,6 +265,49 @@ static void test_partial_ask(void **state)
 	g.cfg.action_max_pages = 281 * 5;
 	decide(&g);
 	assert_int_equal(g.plan.action[0].blocks, 5);
+}
+
+/* Being filled up, and all but done: what is left outside is not to be had. */
+static void test_nothing_left_outside(void **state)
+{
+	(void)state;
+	guest_make(&g);
+	g.cfg.reserve_min_pct = 10; /* 204 blocks */
+	decide(&g);
+	answer(&g, 190, WHY_TARGET);
+	node_set(&g, 0, 4 * GIB_PAGES, 190 * 512 + 10000, 190);
+	tick(&g, 10 * SEC_US); /* 93 permille outside */
+	assert_int_equal(g.plan.decision[0].reason, REASON_SHORTAGE);
+	node_set(&g, 0, 4 * GIB_PAGES, 190 * 512 + 11000, 190);
+	tick(&g, SEC_US); /* 101 */
+	assert_int_equal(g.plan.decision[0].reason, REASON_HEADROOM);
+	assert_int_equal(g.plan.action[0].blocks, 14);
+}
+
+/* DMA32 and Normal of one node are summed, DMA counts only when alone. */
+static void test_zones_are_summed(void **state)
+{
+	struct zone_report *z = g.report.zone;
+	int64_t val;
+
+	(void)state;
+	guest_make(&g);
+	g.report.nr_zones = 3;
+	node_set(&g, 0, 4 * GIB_PAGES, GIB_PAGES / 2, 5);
+	z[2] = z[1] = z[0];
+	z[0].kind = ZONE_KIND_DMA;
+	z[1].kind = ZONE_KIND_DMA32;
+	z[0].managed_pages = z[1].managed_pages = z[2].managed_pages =
+		GIB_PAGES;
+	decide(&g);
+	assert_true(evidence_get(&g.plan.decision[0], "free_blocks", &val));
+	assert_int_equal(val, 10);
+	assert_true(evidence_get(&g.plan.decision[0], "free_pages", &val));
+	assert_int_equal(val, GIB_PAGES);
+	g.report.nr_zones = 1;
+	tick(&g, SEC_US);
+	assert_true(evidence_get(&g.plan.decision[0], "free_blocks", &val));
+	assert_int_equal(val, 5);
 }
 
 static void test_modes(void **state)
@@ -592,8 +484,7 @@ static void test_neediest_node_first(void **state)
 	assert_int_equal(g.plan.action[0].node, 0);
 }
 
-/* --- noise ------------------------------------------------------------------
- */
+/* --- noise --- */
 
 static uint64_t seed;
 
@@ -672,416 +563,7 @@ static void test_unreachable_reserve(void **state)
 	assert_in_range(actions, 50, 110); /* each 900 s, once there */
 }
 
-/* --- demand ------------------------------------------------------------------
- */
-
-/* @per_s faults of huge pages a second over @s seconds. */
-static void fault(struct guest *gu, uint64_t per_s, unsigned int s)
-{
-	for (unsigned int i = 0; i < s; i++) {
-		gu->report.ctr[CTR_THP_FAULT_ALLOC] += per_s / 2;
-		gu->report.ctr[CTR_THP_FAULT_FALLBACK] += per_s - per_s / 2;
-		tick(gu, SEC_US);
-	}
-}
-
-static int64_t node_evidence_of(const struct guest *gu, unsigned int i,
-				const char *name)
-{
-	int64_t val;
-
-	assert_true(evidence_get(&gu->plan.decision[i], name, &val));
-	return val;
-}
-
-static void test_demand(void **state)
-{
-	(void)state;
-	guest_make(&g);
-	g.cfg.mode = VM_MODE_DENSITY;
-	fault(&g, 4, 100);
-	assert_in_range(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
-			3900, 4000);
-	/* 4 a second over a cooldown and an action, 20 s */
-	assert_in_range(node_evidence_of(&g, 0, "reserve_blocks"), 78, 80);
-	/* the upper bound: 10 % of 4 GiB */
-	fault(&g, 1000, 60);
-	assert_int_equal(node_evidence_of(&g, 0, "reserve_blocks"), 204);
-	/* and it is let go of */
-	fault(&g, 0, 3000);
-	assert_int_equal(node_evidence_of(&g, 0, "reserve_blocks"), 0);
-	assert_int_equal(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
-			 0);
-}
-
-static void test_demand_true_time(void **state)
-{
-	int64_t slow;
-
-	(void)state;
-	/* the same rate in late reports, or in repeated ones */
-	guest_make(&g);
-	decide(&g);
-	for (int i = 0; i < 20; i++) {
-		g.report.ctr[CTR_THP_FAULT_ALLOC] += 70;
-		tick(&g, 7 * SEC_US);
-		decide(&g);
-		decide(&g);
-	}
-	slow = node_evidence_of(&g, 0, "demand_milliblocks_per_s");
-	assert_in_range(slow, 9900, 10000);
-	/* reports in quick succession wait for an interval that tells */
-	for (int i = 0; i < 100; i++) {
-		g.report.ctr[CTR_THP_FAULT_ALLOC] += 1;
-		tick(&g, 100 * MSEC_US);
-	}
-	assert_in_range(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
-			9900, 10001);
-}
-
-static void test_demand_over_reboots(void **state)
-{
-	(void)state;
-	guest_make(&g);
-	fault(&g, 4, 100);
-	/* counters and clock fall, same boot: a restored snapshot */
-	g.report.guest_us = SEC_US;
-	g.report.ctr[CTR_THP_FAULT_ALLOC] = 5;
-	g.report.ctr[CTR_THP_FAULT_FALLBACK] = 5;
-	decide(&g);
-	assert_in_range(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
-			3900, 4000);
-	/* a reboot, with larger counters and a later clock than before */
-	g.hello.boot_id[0] = 2;
-	g.report.ctr[CTR_THP_FAULT_ALLOC] = 1000000;
-	g.report.guest_us = 10000 * SEC_US;
-	decide(&g);
-	assert_int_equal(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
-			 0);
-	fault(&g, 4, 100);
-	assert_in_range(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
-			3900, 4000);
-	/* counters that do not exist say nothing */
-	g.report.ctr_valid = 0;
-	g.report.ctr[CTR_THP_FAULT_ALLOC] += 1000000;
-	tick(&g, SEC_US);
-	assert_in_range(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
-			3900, 4000);
-}
-
-static void test_demand_by_node(void **state)
-{
-	(void)state;
-	guest_make(&g);
-	g.report.nr_nodes = g.report.nr_zones = 2;
-	node_set(&g, 1, 4 * GIB_PAGES, GIB_PAGES, 0);
-	g.report.node[0].anon_pages = 3000;
-	g.report.node[1].anon_pages = 1000;
-	fault(&g, 4, 100);
-	assert_in_range(node_evidence_of(&g, 0, "demand_milliblocks_per_s"),
-			2900, 3000);
-	assert_in_range(node_evidence_of(&g, 1, "demand_milliblocks_per_s"),
-			950, 1000);
-	/* no anonymous memory at all: by size */
-	guest_make(&g);
-	g.report.nr_nodes = g.report.nr_zones = 2;
-	node_set(&g, 1, 4 * GIB_PAGES, GIB_PAGES, 0);
-	g.report.node[0].anon_pages = g.report.node[1].anon_pages = 0;
-	fault(&g, 4, 100);
-	assert_in_range(node_evidence_of(&g, 1, "demand_milliblocks_per_s"),
-			1900, 2000);
-}
-
-static void test_stalls_without_psi(void **state)
-{
-	(void)state;
-	guest_make(&g);
-	g.report.psi_valid = 0;
-	decide(&g);
-	g.report.ctr[CTR_ALLOCSTALL] += 9;
-	tick(&g, SEC_US);
-	assert_int_not_equal(g.plan.decision[0].reason, REASON_PRESSURE);
-	g.report.ctr[CTR_ALLOCSTALL] += 10;
-	tick(&g, SEC_US);
-	assert_int_equal(g.plan.decision[0].reason, REASON_PRESSURE);
-	tick(&g, SEC_US);
-	assert_int_not_equal(g.plan.decision[0].reason, REASON_PRESSURE);
-}
-
-static void test_large_pmd(void **state)
-{
-	(void)state;
-	/* 64 KiB pages: PMD of 512 MiB, order 13, buddy lists up to 13 */
-	guest_make(&g);
-	g.hello.page_size = 65536;
-	g.hello.pmd_order = g.hello.pageblock_order = 13;
-	g.hello.nr_orders = 14;
-	node_set(&g, 0, 64 * GIB_PAGES / 16, 16 * GIB_PAGES / 16, 0);
-	decide(&g);
-	assert_int_equal(g.plan.action[0].order, 13);
-	assert_int_equal(g.plan.action[0].blocks, 2);
-	/* pageblocks smaller than the PMD: those are what can be kept */
-	guest_make(&g);
-	g.hello.pmd_order = 11;
-	g.hello.nr_orders = 12;
-	g.cfg.mode = VM_MODE_DENSITY;
-	fault(&g, 1, 100);
-	assert_in_range(node_evidence_of(&g, 0, "reserve_blocks"), 76, 80);
-}
-
-/* --- knobs ------------------------------------------------------------------
- */
-
-/* The kernel's own words, for comparison: mm/page_alloc.c */
-static uint64_t kernel_gap(uint64_t managed, uint64_t base, uint64_t wsf)
-{
-	unsigned __int128 scaled = (unsigned __int128)managed * wsf / 10000;
-
-	return base >> 2 > scaled ? base >> 2 : (uint64_t)scaled;
-}
-
-static void test_wsf_formula(void **state)
-{
-	(void)state;
-	for (uint64_t m = 1000; m < PAGES_MAX; m = m * 3 + 1) {
-		uint64_t base = m / 350;
-		uint64_t nil = wsf_nil_max(m, base);
-
-		for (uint32_t wsf = 1; wsf <= 3000; wsf += 7) {
-			uint64_t gap = kernel_gap(m, base, wsf);
-			uint64_t back = wsf_for_gap(m, m * wsf / 10000);
-
-			assert_int_equal(wsf_gap_pages(m, base, wsf), gap);
-			assert_true(gap == base / 4 ? wsf <= nil : wsf > nil);
-			/* the smallest factor that gives that gap */
-			assert_true(back <= wsf);
-			assert_true(kernel_gap(m, 0, back) >= m * wsf / 10000);
-			assert_true(back == 1 || kernel_gap(m, 0, back - 1) <
-							 m * wsf / 10000);
-		}
-	}
-	assert_int_equal(wsf_for_gap(0, 100), 1);
-	assert_int_equal(wsf_nil_max(0, 100), 0);
-	(void)wsf_for_gap(UINT64_MAX, UINT64_MAX);
-	(void)wsf_nil_max(1, UINT64_MAX);
-}
-
-static int64_t wsf_held(const struct guest *gu)
-{
-	const struct msg_directive *d = &gu->plan.directive;
-
-	return d->knob_mask >> KNOB_WATERMARK_SCALE_FACTOR & 1
-		       ? d->knob[KNOB_WATERMARK_SCALE_FACTOR]
-		       : 0;
-}
-
-static bool proactive_off(const struct guest *gu)
-{
-	return gu->plan.directive.knob_mask >> KNOB_COMPACTION_PROACTIVENESS &
-	       1;
-}
-
-static void test_wsf_ramp(void **state)
-{
-	unsigned int writes = 0;
-	int64_t last = 0;
-
-	(void)state;
-	guest_make(&g);
-	/* reserve 40 blocks, half of it a gap: 10240 pages of 1048576 */
-	for (int i = 0; i < 600; i++) {
-		tick(&g, SEC_US);
-		if (wsf_held(&g) != last) {
-			writes++;
-			assert_true(wsf_held(&g) > last);
-			/* no effect up to base / 4: the first step starts
-			 * there, and none goes further than 2.5 times */
-			assert_true(last == 0 || wsf_held(&g) <= last * 5 / 2);
-		}
-		last = wsf_held(&g);
-	}
-	assert_int_equal(last, 98);
-	assert_in_range(writes, 1, 5);
-	/* a little more or less of demand rewrites nothing */
-	node_set(&g, 0, 4 * GIB_PAGES + 9 * MIB_PAGES, GIB_PAGES, 0);
-	tick(&g, 60 * SEC_US);
-	assert_int_equal(wsf_held(&g), last);
-	/* the reserve is no longer wanted: put back, in steps */
-	thp_never(&g);
-	for (int i = 0; i < 10; i++)
-		tick(&g, 60 * SEC_US);
-	assert_int_equal(wsf_held(&g), 0);
-}
-
-static void test_wsf_without_effect(void **state)
-{
-	(void)state;
-	/* min_free_kbytes raised so far that 98 changes nothing */
-	guest_make(&g);
-	g.report.zone[0].min_pages = 4 * 4 * GIB_PAGES * 99 / 10000;
-	for (int i = 0; i < 10; i++)
-		tick(&g, 60 * SEC_US);
-	assert_int_equal(wsf_held(&g), 0);
-	/* the guest's own is higher */
-	guest_make(&g);
-	g.report.knob[KNOB_WATERMARK_SCALE_FACTOR] = 150;
-	for (int i = 0; i < 10; i++)
-		tick(&g, 60 * SEC_US);
-	assert_int_equal(wsf_held(&g), 0);
-	/* no memory to take it from, but by swapping */
-	guest_make(&g);
-	node_set(&g, 0, 4 * GIB_PAGES, 1000, 0);
-	g.report.node[0].file_pages = 0;
-	for (int i = 0; i < 10; i++)
-		tick(&g, 60 * SEC_US);
-	assert_int_equal(wsf_held(&g), 0);
-}
-
-static void test_wsf_caps(void **state)
-{
-	static const struct {
-		enum vm_mode mode;
-		uint64_t pages;
-		int64_t want;
-	} cases[] = {
-		{VM_MODE_BALANCED, 4 * GIB_PAGES, 150},
-		{VM_MODE_PERFORMANCE, 4 * GIB_PAGES, 150},
-		{VM_MODE_BALANCED, 8 * GIB_PAGES, 200},
-		{VM_MODE_PERFORMANCE, 8 * GIB_PAGES, 500},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		guest_make(&g);
-		g.cfg.mode = cases[i].mode;
-		g.cfg.reserve_max_pct = 100;
-		node_set(&g, 0, cases[i].pages, cases[i].pages / 2, 0);
-		for (int j = 0; j < 20; j++)
-			fault(&g, 100000, 60);
-		assert_int_equal(wsf_held(&g), cases[i].want);
-	}
-}
-
-static void test_wsf_not_raised_under_pressure(void **state)
-{
-	(void)state;
-	guest_make(&g);
-	psi_high(&g);
-	for (int i = 0; i < 10; i++)
-		tick(&g, 60 * SEC_US);
-	assert_int_equal(wsf_held(&g), 0);
-}
-
-static void test_knobs_missing_or_foreign(void **state)
-{
-	(void)state;
-	guest_make(&g);
-	g.hello.knobs = 0;
-	decide(&g);
-	assert_int_equal(g.plan.directive.knob_mask, 0);
-
-	guest_make(&g);
-	decide(&g);
-	assert_true(proactive_off(&g));
-	assert_int_equal(g.plan.directive.knob[KNOB_COMPACTION_PROACTIVENESS],
-			 0);
-	assert_true(wsf_held(&g) > 0);
-	/* somebody else writes it: theirs, also after the flag is gone */
-	g.report.knob_foreign = 1u << KNOB_WATERMARK_SCALE_FACTOR;
-	tick(&g, SEC_US);
-	g.report.knob_foreign = 0;
-	tick(&g, 60 * SEC_US);
-	assert_int_equal(wsf_held(&g), 0);
-	assert_true(directive_of(&g)->nr_rejected > 0);
-	/* what is off already is not written again */
-	guest_make(&g);
-	g.report.knob[KNOB_COMPACTION_PROACTIVENESS] = 0;
-	decide(&g);
-	assert_false(proactive_off(&g));
-}
-
-static void test_proactiveness(void **state)
-{
-	(void)state;
-	guest_make(&g);
-	no_backend(&g);
-	decide(&g);
-	assert_false(proactive_off(&g));
-
-	guest_make(&g);
-	mode_density(&g); /* no demand: the kernel's own serves */
-	decide(&g);
-	assert_false(proactive_off(&g));
-
-	/* put back once ours has failed three times in a row */
-	guest_make(&g);
-	for (int i = 0; i < 3; i++) {
-		tick(&g, 200 * SEC_US);
-		assert_true(proactive_off(&g));
-		assert_int_equal(g.plan.nr_actions, 1);
-		answer(&g, 0, WHY_EXHAUSTED);
-	}
-	tick(&g, 200 * SEC_US);
-	assert_false(proactive_off(&g));
-	assert_true(g.plan.changed[g.plan.nr_decisions - 1]);
-	answer(&g, 40, WHY_TARGET);
-	tick(&g, SEC_US);
-	assert_false(proactive_off(&g)); /* not at once: it woke kcompactd */
-	tick(&g, 200 * SEC_US);
-	assert_true(proactive_off(&g));
-}
-
-static void test_knobs_over_holds(void **state)
-{
-	int64_t wsf;
-
-	(void)state;
-	guest_make(&g);
-	for (int i = 0; i < 10; i++) {
-		tick(&g, 60 * SEC_US);
-		answer(&g, 40, WHY_TARGET);
-	}
-	wsf = wsf_held(&g);
-	/* a migration must not be woken into by knobs put back */
-	migrating(&g);
-	tick(&g, SEC_US);
-	assert_int_equal(wsf_held(&g), wsf);
-	assert_true(proactive_off(&g));
-	assert_true(g.plan.changed[0]);
-	tick(&g, SEC_US);
-	assert_false(g.plan.changed[0]);
-	g.snap.vm_migrating = false;
-	tick(&g, SEC_US);
-	assert_true(g.plan.changed[0]); /* the verdict after it is news */
-	/* whoever pauses gets the guest's own values */
-	paused(&g);
-	tick(&g, SEC_US);
-	assert_int_equal(g.plan.directive.knob_mask, 0);
-	g.snap.user_paused = false;
-	tick(&g, SEC_US);
-	assert_true(wsf_held(&g) > 0);
-}
-
-/* A daemon that was restarted goes on from what its agent holds. */
-static void test_knobs_adopted(void **state)
-{
-	(void)state;
-	guest_make(&g);
-	g.report.knob_managed = ALL_KNOBS;
-	g.report.knob[KNOB_WATERMARK_SCALE_FACTOR] = 98;
-	g.report.knob[KNOB_COMPACTION_PROACTIVENESS] = 0;
-	decide(&g);
-	assert_int_equal(wsf_held(&g), 98);
-	assert_true(proactive_off(&g));
-	assert_false(g.plan.changed[g.plan.nr_decisions - 1]);
-	/* nothing but the two that are steered is ever held */
-	assert_int_equal(g.plan.directive.knob_mask,
-			 1u << KNOB_WATERMARK_SCALE_FACTOR |
-				 1u << KNOB_COMPACTION_PROACTIVENESS);
-}
-
-/* --- requests
- * ----------------------------------------------------------------- */
+/* --- requests --- */
 
 static bool request(struct guest *gu, uint8_t node, uint8_t order,
 		    uint32_t blocks, struct msg_action *a, struct decision *d)
@@ -1161,8 +643,7 @@ static void test_request_budgets(void **state)
 	assert_false(request(&g, 0, 255, 1, &a, &d));
 }
 
-/* --- names ------------------------------------------------------------------
- */
+/* --- names --- */
 
 static void test_names(void **state)
 {
@@ -1184,6 +665,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_reasons),
 	cmocka_unit_test(test_action),
 	cmocka_unit_test(test_partial_ask),
+	cmocka_unit_test(test_nothing_left_outside),
+	cmocka_unit_test(test_zones_are_summed),
 	cmocka_unit_test(test_modes),
 	cmocka_unit_test(test_hysteresis),
 	cmocka_unit_test(test_backoff),
@@ -1194,21 +677,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_noise),
 	cmocka_unit_test(test_noise_in_blocks),
 	cmocka_unit_test(test_unreachable_reserve),
-	cmocka_unit_test(test_demand),
-	cmocka_unit_test(test_demand_true_time),
-	cmocka_unit_test(test_demand_over_reboots),
-	cmocka_unit_test(test_demand_by_node),
-	cmocka_unit_test(test_stalls_without_psi),
-	cmocka_unit_test(test_large_pmd),
-	cmocka_unit_test(test_wsf_formula),
-	cmocka_unit_test(test_wsf_ramp),
-	cmocka_unit_test(test_wsf_without_effect),
-	cmocka_unit_test(test_wsf_caps),
-	cmocka_unit_test(test_wsf_not_raised_under_pressure),
-	cmocka_unit_test(test_knobs_missing_or_foreign),
-	cmocka_unit_test(test_proactiveness),
-	cmocka_unit_test(test_knobs_over_holds),
-	cmocka_unit_test(test_knobs_adopted),
 	cmocka_unit_test(test_requests),
 	cmocka_unit_test(test_request_budgets),
 	cmocka_unit_test(test_names),

@@ -65,7 +65,7 @@ static void cfg_make(struct policy_cfg *cfg)
 	if (chance(20)) {
 		cfg->reserve_min_pct = value(100);
 		cfg->reserve_max_pct = value(100);
-		cfg->psi_abort_centi = value(10000);
+		cfg->psi_abort_pct = value(100);
 		cfg->action_max_us = value(UINT64_C(1) << 32);
 		cfg->action_max_cpu_us = value(UINT64_C(1) << 32);
 		cfg->action_max_pages = value(UINT64_C(1) << 32);

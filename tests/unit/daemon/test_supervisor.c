@@ -125,16 +125,17 @@ static int core_stub(const struct config *cfg, int sup_fd, int listen_fd)
 
 /* --- the test's side ---------------------------------------------------- */
 
-static int open_notes(void)
+static int bind_at(const char *name, int type)
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
-	note_fd[0] = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/notes", dir.path);
-	if (bind(note_fd[0], (struct sockaddr *)&sa, sizeof(sa)) < 0)
-		return -1;
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/%s", dir.path, name);
 	/* the stub is another user */
-	return chmod(sa.sun_path, 0777);
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
+	    chmod(sa.sun_path, 0777) < 0)
+		return -1;
+	return fd;
 }
 
 static bool is_root(void)
@@ -181,7 +182,7 @@ static pid_t start_daemon(void)
 	return pid;
 }
 
-/* Return: exit status; -signal; -ETIMEDOUT. */
+/* Return: exit status; -signal; -ETIMEDOUT, and it is gone then as well. */
 static int end_of(pid_t pid, int max_ms)
 {
 	int status;
@@ -192,6 +193,8 @@ static int end_of(pid_t pid, int max_ms)
 						 : -WTERMSIG(status);
 		(void)poll(NULL, 0, 1);
 	}
+	(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
 	return -ETIMEDOUT;
 }
 
@@ -289,14 +292,26 @@ static void kill_child(pid_t pid, int signo)
 	assert_int_equal(kill(pid, signo), 0);
 }
 
-static int setup(void **state)
+static int teardown(void **state)
+{
+	(void)state;
+	if (daemon_pid > 0) {
+		(void)kill(daemon_pid, SIGTERM);
+		(void)end_of(daemon_pid, 8000);
+	}
+	close(note_fd[0]);
+	testdir_remove(&dir);
+	return 0;
+}
+
+static int start(void)
 {
 	struct note n;
 
-	(void)state;
 	nr_kept = 0;
 	if (testdir_make(&dir) || mkdirat(dir.fd, "nodes", 0755) ||
-	    chmod(dir.path, 0777) || open_notes() ||
+	    chmod(dir.path, 0777) ||
+	    (note_fd[0] = bind_at("notes", SOCK_DGRAM)) < 0 ||
 	    testdir_write(&dir, "conf", "[vm a]\nChannel=/run/a\n"))
 		return -1;
 	daemon_pid = start_daemon();
@@ -310,17 +325,13 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
+/* cmocka calls no teardown for a setup that failed */
+static int setup(void **state)
 {
-	(void)state;
-	if (daemon_pid > 0) {
-		(void)kill(daemon_pid, SIGTERM);
-		if (end_of(daemon_pid, 8000) == -ETIMEDOUT)
-			(void)kill(daemon_pid, SIGKILL);
-	}
-	close(note_fd[0]);
-	testdir_remove(&dir);
-	return 0;
+	if (!start())
+		return 0;
+	(void)teardown(state);
+	return -1;
 }
 
 static void check_vms_come_through(void **state)
@@ -389,9 +400,12 @@ static void check_stuck_helper_is_replaced(void **state)
 	kill_child(helper, SIGSTOP);
 	assert_int_equal(testdir_write(&dir, "replace", ""), 0);
 	assert_true(await(IPC_LINK, ROLE_HELPER, 1000, &n));
-	assert_int_not_equal(pid_of("helper"), helper);
+	/* reaped a moment after the new one was started */
+	for (int i = 0; i < 1000 && !kill(helper, 0); i++)
+		(void)poll(NULL, 0, 1);
 	assert_int_equal(kill(helper, 0), -1);
 	assert_int_equal(errno, ESRCH);
+	assert_int_not_equal(pid_of("helper"), helper);
 }
 
 static void check_misbehaving_core_is_killed(void **state)
@@ -519,11 +533,91 @@ static void check_second_daemon_is_refused(void **state)
 			 0);
 }
 
+/* --- systemd -------------------------------------------------------------- */
+
+/* Does the daemon say @want (in a line of its own) to systemd? */
+static bool notified(int fd, const char *want)
+{
+	char text[512], *save;
+	ssize_t n;
+
+	for (int i = 0; i < 20; i++) {
+		struct pollfd p = {fd, POLLIN, 0};
+
+		if (poll(&p, 1, 2000) <= 0)
+			return false;
+		n = recv(fd, text, sizeof(text) - 1, 0);
+		text[n > 0 ? n : 0] = '\0';
+		for (char *line = strtok_r(text, "\n", &save); line;
+		     line = strtok_r(NULL, "\n", &save)) {
+			if (!strncmp(line, want, strlen(want)))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* As systemd starts it: a socket for notes, and the control socket as fd 3. */
+static pid_t start_as_service(int control_fd)
+{
+	char path[128], pid[16];
+
+	snprintf(path, sizeof(path), "%s/notify", dir.path);
+	daemon_pid = fork();
+	if (daemon_pid)
+		return daemon_pid;
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	setenv("NOTIFY_SOCKET", path, 1);
+	setenv("WATCHDOG_USEC", "200000", 1);
+	setenv("LISTEN_FDS", "1", 1);
+	setenv("LISTEN_PID", pid, 1);
+	dup2(control_fd, 3);
+	_exit(run_daemon());
+}
+
+static void check_service(void **state)
+{
+	int notify_fd, control_fd;
+	struct note n;
+
+	(void)state;
+	assert_true(daemon_pid > 0);
+	kill_child(daemon_pid, SIGTERM);
+	assert_int_equal(end_of(daemon_pid, 8000), 0);
+	nr_kept = 0;
+	while (recv(note_fd[0], &n, sizeof(n), MSG_DONTWAIT) > 0)
+		;
+	notify_fd = bind_at("notify", SOCK_DGRAM);
+	control_fd = bind_at("activated", SOCK_STREAM);
+	assert_int_equal(listen(control_fd, 1), 0);
+	assert_true(start_as_service(control_fd) > 0);
+	assert_true(notified(notify_fd, "READY=1"));
+	assert_true(await(IPC_READY, 0, 2000, &n));
+	assert_int_equal(n.role, 1);
+	/* the one it was given, not one of its own */
+	assert_int_equal(access(testdir_path(&dir, "run/control.sock"), F_OK),
+			 -1);
+	assert_true(notified(notify_fd, "WATCHDOG=1"));
+	assert_true(notified(notify_fd, "WATCHDOG=1"));
+	kill_child(daemon_pid, SIGHUP);
+	assert_true(notified(notify_fd, "RELOADING=1"));
+	assert_true(notified(notify_fd, "READY=1"));
+	kill_child(daemon_pid, SIGTERM);
+	assert_true(notified(notify_fd, "STOPPING=1"));
+	assert_int_equal(end_of(daemon_pid, 5000), 0);
+	daemon_pid = 0;
+	/* systemd's to remove */
+	assert_int_equal(access(testdir_path(&dir, "activated"), F_OK), 0);
+	close(notify_fd);
+	close(control_fd);
+}
+
 /* --- privileges ----------------------------------------------------------- */
 
 struct status {
 	unsigned int uid[4];
 	unsigned long long cap_eff, cap_prm, cap_bnd, cap_inh;
+	unsigned long long blocked, ignored; /* signals: bit n - 1 */
 	int no_new_privs, nr_groups;
 };
 
@@ -543,6 +637,8 @@ static void read_status(pid_t pid, struct status *s)
 		(void)sscanf(line, "CapPrm: %llx", &s->cap_prm);
 		(void)sscanf(line, "CapBnd: %llx", &s->cap_bnd);
 		(void)sscanf(line, "CapInh: %llx", &s->cap_inh);
+		(void)sscanf(line, "SigBlk: %llx", &s->blocked);
+		(void)sscanf(line, "SigIgn: %llx", &s->ignored);
 		(void)sscanf(line, "NoNewPrivs: %d", &s->no_new_privs);
 		if (!strncmp(line, "Groups:", 7))
 			s->nr_groups = line[strspn(line + 7, " \t\n") + 7] != 0;
@@ -587,14 +683,39 @@ static void check_privileges(void **state)
 	}
 }
 
+/* A terminal's signals are the supervisor's; core and knob writer end in
+ * their own time, the others at once. */
+static void check_signals(void **state)
+{
+	const unsigned long long ignored = 1ull << (SIGINT - 1) |
+					   1ull << (SIGHUP - 1) |
+					   1ull << (SIGPIPE - 1);
+	const struct {
+		const char *role;
+		unsigned long long blocked;
+	} cases[] = {
+		{"core", 1ull << (SIGTERM - 1)},
+		{"knobs", 1ull << (SIGTERM - 1)},
+		{"helper", 0},
+		{"broker", 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct status s;
+
+		read_status(pid_of(cases[i].role), &s);
+		assert_int_equal(s.blocked, cases[i].blocked);
+		assert_int_equal(s.ignored & ignored, ignored);
+	}
+}
+
 /* Links to the core and the supervisor, and what each role opened. */
 static void check_no_fd_is_inherited(void **state)
 {
 	static const char *const names[] = {"broker", "helper"};
 
 	(void)state;
-	if (!is_root())
-		skip();
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char cmd[96], target[512];
 		FILE *f;
@@ -606,7 +727,8 @@ static void check_no_fd_is_inherited(void **state)
 		for (int n = 0; fgets(target, sizeof(target), f); n++) {
 			assert_null(strstr(target, "signalfd"));
 			assert_null(strstr(target, "/lock"));
-			assert_true(n < 6);
+			/* stdio, two links, /proc, /sys/fs/cgroup */
+			assert_true(n < 7);
 		}
 		pclose(f);
 	}
@@ -657,7 +779,9 @@ int main(void)
 		TEST(check_reload),
 		TEST(check_reload_reaches_the_broker),
 		TEST(check_second_daemon_is_refused),
+		TEST(check_service),
 		TEST(check_privileges),
+		TEST(check_signals),
 		TEST(check_no_fd_is_inherited),
 		TEST(check_places),
 		TEST(check_open_run_directory_is_refused),

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "options.h"
+#include "cmdline.h"
 #include "util.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/vmdefrag/agent.conf"
@@ -17,6 +17,7 @@ enum option_id {
 	OPT_SYS,
 	OPT_OBSERVE,
 	OPT_ONCE,
+	OPT_MAP,
 	OPT_DUMP_CONFIG,
 	OPT_CHECK_CONFIG,
 	OPT_VERBOSE,
@@ -32,6 +33,7 @@ static const struct option long_options[] = {
 	{"sys", required_argument, NULL, OPT_SYS},
 	{"observe", no_argument, NULL, OPT_OBSERVE},
 	{"once", no_argument, NULL, OPT_ONCE},
+	{"map", no_argument, NULL, OPT_MAP},
 	{"dump-config", no_argument, NULL, OPT_DUMP_CONFIG},
 	{"check-config", no_argument, NULL, OPT_CHECK_CONFIG},
 	{"verbose", no_argument, NULL, OPT_VERBOSE},
@@ -40,7 +42,7 @@ static const struct option long_options[] = {
 	{0},
 };
 
-void options_help(FILE *f)
+void cmdline_help(FILE *f)
 {
 	fputs("Usage: vmdefrag-agent [OPTION...]\n"
 	      "Defragments the memory of this guest as its host asks, within "
@@ -54,6 +56,9 @@ void options_help(FILE *f)
 	      "  --run-dir DIR     journal of changed knobs, and a lock\n"
 	      "  --observe         sample and report, but change nothing\n"
 	      "  --once            sample, print JSON, end\n"
+	      "  --map             say what each zone's pages are, as JSON, "
+	      "end; reads all of\n"
+	      "                    /proc/kpageflags\n"
 	      "  --dump-config     print the configuration in force, end\n"
 	      "  --check-config    say whether the configuration is right, "
 	      "end\n"
@@ -86,14 +91,14 @@ static int unknown_option(char **argv, char *what)
 	return -EINVAL;
 }
 
-static int set(struct options *o, const char *key, const char *value,
+static int set(struct cmdline *o, const char *key, const char *value,
 	       char *what)
 {
 	return conf_set(&config_table, &o->agent.cfg, CONFIG_SECTION, key,
 			value, what);
 }
 
-static int take_option(struct options *o, int id, const char *arg, char *what)
+static int take_option(struct cmdline *o, int id, const char *arg, char *what)
 {
 	switch ((enum option_id)id) {
 	case OPT_CONFIG:
@@ -114,6 +119,10 @@ static int take_option(struct options *o, int id, const char *arg, char *what)
 	case OPT_ONCE:
 		o->agent.once = true;
 		o->command = COMMAND_ONCE;
+		return 0;
+	case OPT_MAP:
+		o->agent.once = true;
+		o->command = COMMAND_MAP;
 		return 0;
 	case OPT_DUMP_CONFIG:
 		o->command = COMMAND_DUMP_CONFIG;
@@ -181,10 +190,10 @@ static int load_config(const struct first_pass *fp, struct config *cfg,
 	return 0;
 }
 
-int options_parse(int argc, char **argv, struct options *ret_options,
+int cmdline_parse(int argc, char **argv, struct cmdline *ret_cmdline,
 		  char *what)
 {
-	struct options o = {
+	struct cmdline o = {
 		.agent = {.proc_path = "/proc", .sys_path = "/sys"},
 	};
 	struct first_pass fp;
@@ -202,6 +211,6 @@ int options_parse(int argc, char **argv, struct options *ret_options,
 		r = config_validate(&o.agent.cfg, what);
 	if (r < 0)
 		return r;
-	*ret_options = o;
+	*ret_cmdline = o;
 	return 0;
 }

@@ -2,14 +2,15 @@
 /*
  * The command line.
  */
-#ifndef AGENT_OPTIONS_H
-#define AGENT_OPTIONS_H
+#ifndef AGENT_CMDLINE_H
+#define AGENT_CMDLINE_H
 
 #include "agent.h"
 
 enum command {
 	COMMAND_RUN,
 	COMMAND_ONCE,
+	COMMAND_MAP,
 	COMMAND_DUMP_CONFIG,
 	COMMAND_CHECK_CONFIG,
 	COMMAND_HELP,
@@ -23,21 +24,21 @@ enum exit_code {
 	EXIT_CODE_BUSY = 3,  /* another agent runs */
 };
 
-struct options {
+struct cmdline {
 	enum command command;
 	bool verbose;
 	struct agent_options agent;
 };
 
 /**
- * options_parse() - defaults, then the configuration file, then the options
+ * cmdline_parse() - defaults, then the configuration file, then the options
  * @what: CONF_WHAT_MAX bytes; what is wrong, and what would be right
  *
  * Return: 0, or -EINVAL.
  */
-int options_parse(int argc, char **argv, struct options *ret_options,
+int cmdline_parse(int argc, char **argv, struct cmdline *ret_cmdline,
 		  char *what);
 
-void options_help(FILE *f);
+void cmdline_help(FILE *f);
 
 #endif
