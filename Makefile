@@ -128,7 +128,8 @@ $(FUZZ_BIN): $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o \
 
 PROBE_BIN := $(patsubst tests/probe/%.c,$(BUILD)/tests/probe/%,\
 	$(wildcard tests/probe/*.c))
-$(PROBE_BIN): $(BUILD)/tests/probe/%: tests/probe/%.c
+$(PROBE_BIN): $(BUILD)/tests/probe/%: tests/probe/%.c \
+		$(wildcard tests/probe/*.h)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) $(if $(SAN),,-static) -o $@ $<
@@ -159,8 +160,17 @@ check:
 check-unit:
 	$(prepared)
 	$(Q)BUILD=$(BUILD) tests/run unit
-check-full:
+# Real KVM and several nodes in an emulated host; its root is made once.
+NESTED_DEPS := debootstrap e2fsprogs
+check-nested:
+	$(Q)tests/deps $(NESTED_DEPS)
 	$(prepared)
+	$(Q)tests/lab/nested fetch
+	$(Q)tests/run nested
+check-full:
+	$(Q)tests/deps $(NESTED_DEPS)
+	$(prepared)
+	$(Q)tests/lab/nested fetch
 	$(Q)tests/run full
 demo:
 	$(Q)tests/deps
@@ -208,10 +218,11 @@ clean:
 help:
 	@sed -n 's/^# \{0,1\}//;2,10p' Makefile
 	@echo
-	@echo 'check-unit check-full soak fuzz bench-steer'
+	@echo 'check-unit check-full check-nested soak fuzz bench-steer'
 	@echo 'check-headers check-layers format-check tidy deps clean'
 
 .PHONY: all test-programs deps check check-unit check-full demo soak \
-	check-headers check-layers format-check format tidy fuzz clean help
+	check-nested check-headers check-layers format-check format tidy fuzz \
+	clean help
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -40,13 +40,14 @@ static uint64_t mib_of(const struct choice_ask *a, uint64_t blocks)
 
 static bool fault_fits(const struct choice_ask *a)
 {
+	/* backend_fault.c takes no smaller ones */
+	unsigned int folio = MAX(a->order, 4u);
 	uint64_t most = a->free_pages >> a->order;
 	uint64_t room = a->free_pages - MIN(a->free_pages, a->floor_pages);
 
-	/* up to order 3 the kernel would reclaim: see backend_fault.c */
-	if (a->all || a->order > a->pmd_order || a->order <= 3)
+	if (a->all || a->order > a->pmd_order)
 		return false;
-	if (a->order != a->pmd_order && !(a->mthp_orders >> a->order & 1))
+	if (folio != a->pmd_order && !(a->mthp_orders >> folio & 1))
 		return false;
 	return a->blocks + a->free_blocks <= room >> a->order &&
 	       a->blocks * 100 <=

@@ -145,7 +145,7 @@ static int count_free(const struct holder *h, uint64_t *ret_blocks,
 	if (r < 0)
 		return r;
 	zones_sum_node(&z, h->plan->node, blocks);
-	*ret_blocks = frag_suitable_blocks(blocks, h->plan->order);
+	*ret_blocks = frag_suitable_blocks(blocks, h->plan->want_order);
 	*ret_pages = frag_free_pages(blocks);
 	return 0;
 }
@@ -281,13 +281,14 @@ static void look_at_counters(struct holder *h)
 static unsigned int look(struct holder *h)
 {
 	const unsigned int most = MAX(LOOK_PAGES >> h->plan->order, 1u);
+	const unsigned int shift = h->plan->order - h->plan->want_order;
 	uint64_t blocks, pages, have;
 	int r = count_free(h, &blocks, &pages);
 
 	if (r < 0)
 		fail(h, -r);
 	look_at_counters(h);
-	have = blocks + atomic_load(&h->share->held_blocks);
+	have = blocks + (atomic_load(&h->share->held_blocks) << shift);
 	if (have >= h->plan->target_blocks)
 		finish(h, FAULT_TARGET, 0);
 	if (pages < h->plan->floor_pages + ((uint64_t)most << h->plan->order))
@@ -296,8 +297,8 @@ static unsigned int look(struct holder *h)
 	    h->tried + most > h->max_blocks)
 		finish(h, FAULT_YIELD, 0);
 	/* never past the target by more than a few */
-	return (unsigned int)CLAMP((h->plan->target_blocks - have) / 4, 1u,
-				   most);
+	return (unsigned int)CLAMP(
+		(h->plan->target_blocks - have) >> shift >> 2, 1u, most);
 }
 
 static void open_sources(struct holder *h)

@@ -27,7 +27,7 @@ enum fault_end {
 
 /* Written by the child alone. */
 struct fault_share {
-	_Atomic uint64_t held_blocks, failed_blocks;
+	_Atomic uint64_t held_blocks, failed_blocks; /* folios */
 	_Atomic uint64_t stalls;   /* direct reclaims during our faults */
 	_Atomic uint64_t stall_us; /* time in faults that found no block */
 	_Atomic uint32_t end;	   /* enum fault_end */
@@ -36,9 +36,11 @@ struct fault_share {
 
 struct fault_plan {
 	int proc_fd, sys_fd;
-	unsigned int node, order, pmd_order;
+	unsigned int node, pmd_order;
+	unsigned int order;	 /* of the folios taken */
+	unsigned int want_order; /* of the blocks counted, no greater */
 	bool collapse, background;
-	uint64_t target_blocks; /* held and free */
+	uint64_t target_blocks; /* held and free, of want_order */
 	uint64_t floor_pages, node_pages;
 	pid_t parent;
 };

@@ -23,15 +23,18 @@ class World(ActingGuest):
 def expect_gain(r, wanted):
     equal((r["status"], r["why"]), (wire.DONE, WHY_TARGET),
           f"how it ended ({r['text']})")
-    check(wanted <= r["gained"] <= 1.3 * wanted,
-          f"asked for {wanted}, got {r['gained']}")
+    check(wanted <= r["gained"] <= 1.3 * wanted or
+          "overshot" in r["text"],
+          f"asked for {wanted}, got {r['gained']}: {r['text']}")
     equal(r["allocstall"], 0, "reclaim stalls of others")
     check(r["cpu_us"] > 0 and r["migrated"] > 0, f"not accounted: {r}")
 
 
 @suite.case("fault: as many PMD blocks as asked for, switches untouched")
 def _(w):
-    expect_gain(w.act("fault", 9, 20), 20)
+    r = w.act("fault", 9, 20)
+    expect_gain(r, 20)
+    equal(r["text"], "", "its words")
     w.nothing_left()
 
 
@@ -45,12 +48,16 @@ def _(w):
     w.nothing_left()
 
 
+@suite.case("fault: blocks of order 3, for which the kernel would reclaim")
+def _(w):
+    before = w.vmstat("pgsteal_direct", "pgscan_direct")
+    expect_gain(w.act("fault", 3, 400), 400)
+    equal(w.vmstat("pgsteal_direct", "pgscan_direct"), before, "reclaim")
+
+
 @suite.case("fault: orders without a folio size, and too many blocks, are "
             "refused in words")
 def _(w):
-    r = w.act("fault", 3, 10)
-    equal((r["status"], r["why"]), (wire.REFUSED, WHY_MISSING), "order 3")
-    holds(r["text"], "reclaim")
     r = w.act("fault", 10, 10)
     equal((r["status"], r["why"]), (wire.REFUSED, WHY_MISSING), "order 10")
     holds(r["text"], "folio size")
@@ -102,8 +109,7 @@ def _(w):
 def _(w):
     for order, blocks in ((9, 10), (4, 200)):
         r = w.act("auto", order, blocks, BACKGROUND)
-        # how far past a small target each may go is its own test's matter
-        check(r["gained"] >= blocks, f"asked for {blocks}, got {r}")
+        expect_gain(r, blocks)
         holds(r["text"], f"auto: {BACKENDS[r['backend']]}, ")
 
 

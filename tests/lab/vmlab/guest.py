@@ -391,6 +391,11 @@ class Guest:
 
     # ------------------------------------------------------ looking
 
+    def waited_s(self):
+        """How long the thread of QEMU that had to wait most for a processor of
+        this machine has waited: others run here, too."""
+        return procfs.run_delay_s(self._proc.pid)
+
     @property
     def pid(self):
         return self._proc.pid if self._proc else None

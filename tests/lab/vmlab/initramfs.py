@@ -52,8 +52,13 @@ def _add_extra(archive, spec):
     archive.file(dst, data, mode)
 
 
-def build(out, kernel_dir, meta, *, modules, settings, agent=None, add=()):
-    """Write the archive to `out`, uncompressed: unpacking costs guest time."""
+def build(out, kernel_dir, meta, *, modules, settings, agent=None, add=(),
+          init="init", tools=programs.GUEST):
+    """Write the archive to `out`, uncompressed: unpacking costs guest time.
+
+    `init` names the script below guest/ that is PID 1, `tools` the programs of
+    ours that go to /bin.
+    """
     a = Archive()
     for d in ("dev", "proc", "sys", "mnt", "root", "etc"):
         a.mkdir(d)
@@ -65,7 +70,7 @@ def build(out, kernel_dir, meta, *, modules, settings, agent=None, add=()):
         if name != "busybox":
             a.symlink(f"bin/{name}", "busybox")
     a.symlink("sbin", "bin")
-    a.file("init", (LAB_DIR / "guest" / "init").read_bytes(), 0o755)
+    a.file("init", (LAB_DIR / "guest" / init).read_bytes(), 0o755)
     a.file("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"
                          "nobody:x:65534:65534:nobody:/:/bin/false\n")
     a.file("etc/group", "root:x:0:\nnogroup:x:65534:\n")
@@ -74,7 +79,7 @@ def build(out, kernel_dir, meta, *, modules, settings, agent=None, add=()):
     for name in order:
         a.file(f"lib/modules/{name}.ko",
                (kernel_dir / "modules" / f"{name}.ko").read_bytes())
-    for name in programs.GUEST:
+    for name in tools:
         a.file(f"bin/{name}", programs.guest_program(name).read_bytes(), 0o755)
     if agent:
         a.file("bin/vmdefrag-agent", Path(agent).read_bytes(), 0o755)

@@ -111,7 +111,7 @@ def _signed_by(path, uri):
     return ""
 
 
-def _source_for(suite):
+def source_for(suite):
     """(uri, signed_by) of the archive that serves `suite`."""
     wants_security = suite.endswith("-security")
     names = ("bookworm", "trixie", "forky", "sid", "stable", "oldstable",
@@ -136,7 +136,7 @@ class _Apt:
                   "debs"):
             (self.work / d).mkdir(parents=True, exist_ok=True)
         (self.work / "status").touch()
-        source = _source_for(suite)
+        source = source_for(suite)
         if source is None:
             raise LabError("no security archive in the machine's apt sources")
         uri, signed = source

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Parsers of /proc text, pure but for rss_kib()."""
 
+import os
+
 from .util import LabError
 
 PMD_ORDER = 9
@@ -68,3 +70,16 @@ def rss_kib(pid):
         except OSError:
             continue
     raise LabError(f"cannot read the memory of process {pid}")
+
+
+def run_delay_s(pid):
+    """Seconds on a run queue, of the thread of a process with most of them."""
+    waits = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{tid}/schedstat",
+                      encoding="ascii") as f:
+                waits.append(int(f.read().split()[1]))
+        except OSError:
+            continue                # a thread that has just ended
+    return round(max(waits, default=0) / 1e9, 2)

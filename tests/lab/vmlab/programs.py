@@ -7,6 +7,10 @@ from .util import (LAB_DIR, ROOT, LabError, build_dir, is_static_elf, locked,
                    need, run_checked)
 
 GUEST = ("labexec", "fragment", "thpprobe", "churn")
+# The same for nested hosts, and where they go.
+HOST = {"labexec": "/usr/local/lib/vmlab", "labrelay": "/usr/local/lib/vmlab",
+        **{name: "/usr/local/bin" for name in
+           ("fragment", "nodefrag", "nodemap", "collapse", "touchmem")}}
 CFLAGS = ["-O2", "-Wall", "-Wextra"]
 
 

@@ -13,14 +13,28 @@ class QmpError(LabError):
     """QEMU refused a command."""
 
 
+def _connect(path, end):
+    """QEMU's socket is there a moment before it listens."""
+    while True:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(str(path))
+            return sock
+        except ConnectionRefusedError as e:
+            sock.close()
+            if time.monotonic() > end:
+                raise LabError(f"QMP: {e}") from e
+            time.sleep(0.05)
+
+
 class Qmp:
     def __init__(self, path, timeout=10):
         self.events = []
         self._lock = threading.Lock()
         self._buf = b""
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sock.connect(str(path))
+        self._id = 0
         end = time.monotonic() + timeout
+        self._sock = _connect(path, end)
         if "QMP" not in self._message(end):
             raise LabError("QMP: no greeting")
         self.command("qmp_capabilities", timeout=timeout)
@@ -48,7 +62,9 @@ class Qmp:
         args = {k.replace("_", "-"): v for k, v in args.items()}
         end = time.monotonic() + timeout
         with self._lock:
-            req = {"execute": name}
+            # An answer that came too late for its caller is not the next's.
+            self._id += 1
+            req = {"execute": name, "id": self._id}
             if args:
                 req["arguments"] = args
             try:
@@ -59,6 +75,8 @@ class Qmp:
                 m = self._message(end)
                 if "event" in m:
                     self.events.append(m)
+                elif m.get("id") != self._id:
+                    continue
                 elif "error" in m:
                     raise QmpError(f"QMP {name}: {m['error'].get('desc')}")
                 elif "return" in m:

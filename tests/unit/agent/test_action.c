@@ -221,6 +221,20 @@ static void killed_at_the_target(void **state)
 	assert_int_equal(kill(pid, 0), -1);
 }
 
+static void too_many_at_once(void **state)
+{
+	struct world *w = *state;
+
+	let_it_hang(w);
+	set_blocks(w, 1);
+	assert_true(start(w, &request));
+	step(w);
+	set_blocks(w, 15);
+	expect_end(w, RESULT_DONE, WHY_TARGET);
+	assert_non_null(strstr(w->result.text, "; overshot"));
+	assert_non_null(strstr(w->result.text, "auto: compact, "));
+}
+
 static void passes_while_they_gain(void **state)
 {
 	struct msg_action all = request;
@@ -361,6 +375,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(kernel_has_no_more),
 		T(killed_at_the_target),
+		T(too_many_at_once),
 		T(passes_while_they_gain),
 		T(stopped_by_the_host),
 		T(stopped_by_time),

@@ -195,8 +195,8 @@ static void fault_refuses(void **state)
 	struct world *w = *state;
 
 	set_blocks(w, 10);
-	req.order = 3;
-	expect_refusal(w, &req, WHY_MISSING, "would reclaim");
+	req.order = 10;
+	expect_refusal(w, &req, WHY_MISSING, "no folio size");
 	req = request;
 	req.blocks = 12000; /* of 12,800, less what must stay free */
 	expect_refusal(w, &req, WHY_LOW_MEMORY, "too little free");
@@ -278,23 +278,33 @@ static void fault_is_killed_by(struct world *w, enum stop_why why)
 	expect_journal(w, false);
 }
 
+static void stop_child(const struct world *w)
+{
+	/* 0 would be everybody here */
+	assert_true(w->action.job.fault.pid > 0);
+	kill(w->action.job.fault.pid, SIGSTOP);
+}
+
 static void fault_stops_at_stalls(void **state)
 {
+	struct msg_action req = request;
 	struct world *w = *state;
 
+	/* a small order, made of bigger folios */
+	req.order = 3;
 	set_blocks(w, 10);
 	put(w, SIZE, "always inherit [madvise] never\n");
 	put(w, "proc/vmstat", "allocstall_movable 5\npgsteal_direct 0\n");
-	assert_true(start(w, &request));
+	assert_true(start(w, &req));
 	assert_false(step(w, MSEC_US));
-	(void)kill(w->action.job.fault.pid, SIGSTOP);
+	stop_child(w);
 	put(w, "proc/vmstat", "allocstall_movable 38\npgsteal_direct 0\n");
 	fault_is_killed_by(w, WHY_RECLAIM);
 
 	put(w, "proc/vmstat", "allocstall_movable 5\npgsteal_direct 00000\n");
-	assert_true(start(w, &request));
+	assert_true(start(w, &req));
 	assert_false(step(w, MSEC_US));
-	(void)kill(w->action.job.fault.pid, SIGSTOP);
+	stop_child(w);
 	put(w, "proc/vmstat", "allocstall_movable 5\npgsteal_direct 05000\n");
 	fault_is_killed_by(w, WHY_RECLAIM);
 	assert_int_equal(w->result.reclaimed, 5000);
@@ -308,6 +318,7 @@ static void fault_child_dies(void **state)
 	put(w, SIZE, "always inherit [madvise] never\n");
 	assert_true(start(w, &request));
 	assert_false(step(w, MSEC_US));
+	assert_true(w->action.job.fault.pid > 0);
 	kill(w->action.job.fault.pid, SIGKILL);
 	run_to_end(w);
 	/* unless it had ended before the signal came */
