@@ -242,6 +242,9 @@ class KvmGuest(Guest):
         for c in (self._channel, self._qmp):
             if c:
                 c.close()
+        if self.how == "libvirt" and self.name in self.host.guests:
+            # there may be a domain though its start was given up
+            self.host.sh(f"virsh -q destroy {self.name}", 60)
         if self._pid is not None:
             self.host.sh(f"kill -CONT {self._pid}; kill -9 {self._pid}", 30)
             wait_for(lambda: self._ended() is not None, 30,

@@ -430,6 +430,8 @@ class Run:
             self.out["history"] = {n: self.daemon.history(n)
                                    for n in self.daemon.guests}
             self.out["daemon_exit"] = self.daemon.stop()
+        # It must not ask a host that is going down.
+        self._timeline.stop()
         for g in list(self.host.guests.values()):
             self.out["guests"][g.name]["exit"] = g.stop()
         self.out["host_exit"] = self.host.stop()
