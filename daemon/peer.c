@@ -215,20 +215,46 @@ static uint16_t version_choose(const struct msg_hello *h)
 	return top >= h->ver_min && top >= PROTO_MAJOR_MIN ? top : 0;
 }
 
+static void send_welcome(struct peer *p)
+{
+	struct msg m = {
+		.type = MSG_WELCOME,
+		.welcome =
+			{
+				.version = p->version,
+				.nonce = p->nonce,
+				.interval_ms = p->interval_ms,
+				.lease_ms = p->lease_ms,
+			},
+	};
+
+	if (peer_send(p, &m) < 0)
+		session_down(p, "cannot answer");
+}
+
+/*
+ * An agent says HELLO when it opens the port, again as answer to our SYNC, and
+ * again until it is answered, which a guest that boots or stood still notices
+ * late. As long as nothing of the session came from it, another HELLO of the
+ * same process means that one: the answer is repeated, and the agent ignores
+ * it if it has it already. A new session each time would end what the one
+ * before had begun.
+ */
 static void hello_received(struct peer *p, const struct msg_hello *h)
 {
-	struct msg m = {.type = MSG_WELCOME};
 	const char *refusal;
 	char text[PROTO_TEXT_MAX + 1];
 	uint64_t session;
+	uint16_t version;
 
-	if (p->up && h->nonce == p->nonce && !p->rx_seq &&
-	    p->now_us - p->up_since_us < PEER_HELLO_AGAIN_US)
+	if (p->up && h->nonce == p->nonce && !p->rx_seq) {
+		send_welcome(p);
 		return;
+	}
 	session_down(p, "agent started anew");
 
-	m.welcome.version = version_choose(h);
-	if (!m.welcome.version) {
+	version = version_choose(h);
+	if (!version) {
 		snprintf(text, sizeof(text), "versions %u-%u here, %u-%u there",
 			 PROTO_MAJOR_MIN, PROTO_MAJOR, h->ver_min, h->ver_max);
 		send_bye(p, BYE_VERSION, text);
@@ -239,7 +265,7 @@ static void hello_received(struct peer *p, const struct msg_hello *h)
 	p->session = session | 1; /* never 0 */
 	p->tx_seq = 0;
 	p->rx_seq = 0;
-	p->version = m.welcome.version;
+	p->version = version;
 
 	refusal = p->ops->up(p, h);
 	if (refusal) {
@@ -249,14 +275,8 @@ static void hello_received(struct peer *p, const struct msg_hello *h)
 	}
 	p->up = true;
 	p->nonce = h->nonce;
-	p->up_since_us = p->now_us;
 	p->stats.sessions++;
-
-	m.welcome.nonce = h->nonce;
-	m.welcome.interval_ms = p->interval_ms;
-	m.welcome.lease_ms = p->lease_ms;
-	if (peer_send(p, &m) < 0)
-		session_down(p, "cannot answer");
+	send_welcome(p);
 }
 
 static bool type_is_from_agent(unsigned int type)

@@ -50,11 +50,6 @@ struct peer_stats {
 #define PEER_PENALTY_MAX_US (60 * SEC_US)
 /* After so long without a new violation the penalty starts small again. */
 #define PEER_PENALTY_FORGET_US (120 * SEC_US)
-/*
- * An agent says HELLO on its own when it opens the port, and again as answer
- * to our SYNC: the second within this time is no new start.
- */
-#define PEER_HELLO_AGAIN_US (1 * SEC_US)
 /* A frame whose rest has not come for so long: see framer_rescue(). */
 #define PEER_PENDING_US (1 * SEC_US)
 /*
@@ -84,7 +79,7 @@ struct peer {
 	uint16_t version;
 	uint64_t session;
 	uint32_t rx_seq, tx_seq;
-	uint64_t nonce, up_since_us; /* of the session's HELLO */
+	uint64_t nonce; /* of the session's HELLO */
 	uint32_t interval_ms, lease_ms;
 	uint64_t last_rx_us, pending_since_us;
 	bool stale_seen; /* the agent believes in a session that is over */

@@ -139,7 +139,8 @@ static void handle_welcome(struct session *s, uint64_t now_us)
 		return;
 	}
 	if (s->state == SESSION_OPEN && s->in.session == s->id) {
-		s->bad_frames++; /* a replay */
+		/* said again, to a HELLO that crossed the first answer */
+		s->seq_in = MAX(s->seq_in, s->in.seq);
 		return;
 	}
 	/* the answer to a HELLO that was repeated */

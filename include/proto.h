@@ -16,7 +16,8 @@
  *	host  -> SYNC		"who is there?", on each (re)connection
  *	agent -> HELLO		what it is, which versions it speaks, a nonce;
  *				also unasked at start, and again with back-off
- *	host  -> WELCOME	chosen version, session id, limits, same nonce
+ *	host  -> WELCOME	chosen version, session id, limits, same nonce;
+ *				repeated for a HELLO that crossed it
  *	both  -> the rest	with that session id and a sequence number that
  *				grows by at least one each frame and direction
  *
@@ -29,9 +30,9 @@
  *
  * Growth. HELLO keeps its layout for ever, so that two sides without a common
  * version can tell each other so. A message may grow at its tail, and each
- *record of an array too (the array says how long its records are): a decoder
- *ignores what it does not know. Anything else is a new major version. The
- *daemon speaks the current major and the one before.
+ * record of an array too (the array says how long its records are): a decoder
+ * ignores what it does not know. Anything else is a new major version. The
+ * daemon speaks the current major and the one before.
  */
 #ifndef VMDEFRAG_PROTO_H
 #define VMDEFRAG_PROTO_H

@@ -287,16 +287,23 @@ static void test_stale_and_replayed(void **state)
 	assert_int_equal(m.bye.reason, BYE_VIOLATION);
 }
 
-/* The answer to SYNC crosses the hello of an agent that just opened. */
+/*
+ * The answer to SYNC crosses the hello of an agent that just opened; a guest
+ * that stood still says hello again however late: the same session, whose
+ * welcome is repeated.
+ */
 static void test_hello_twice(void **state)
 {
 	struct fix *f = *state;
+	struct msg m;
 
 	session(f);
 	f->nonce--;
 	hello(f, 1, 1);
 	assert_int_equal(f->ups, 1);
 	assert_int_equal(f->downs, 0);
+	assert_true(guest_find(f, MSG_WELCOME, &m));
+	assert_int_equal(m.session, f->session);
 	report(f, 1);
 	assert_int_equal(f->messages, 1);
 	/* the same nonce later is a new start: a guest restored from a
