@@ -188,6 +188,13 @@ def _(w):
           "per-CPU lists")
 
 
+@suite.case("the kernel: SIGKILL cuts a compaction of scattered memory short")
+def _(w):
+    w.end_daemon()
+    fragmented(w)
+    w.compact_killed()
+
+
 @suite.case("SIGKILL of the agent amid a compaction: its child dies, knobs go "
             "back at the next start")
 def _(w):

@@ -23,6 +23,9 @@ def compact(kernel):
             w.end_daemon()
             w.guest.sysctl("vm.compaction_proactiveness", 0)
             w.fragment()
+            if not turn:
+                w.compact_killed()
+                w.fragment()
             w.new_daemon()
             before = w.blocks_pct()
             rc, out, err = w.daemon.ctl("compact", "lab", timeout=150)

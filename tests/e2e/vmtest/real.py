@@ -2,12 +2,14 @@
 """What tests of real guests share: a guest that a daemon serves."""
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
 import tempfile
 import threading
 
+from vmlab import programs
 from vmlab.daemon import Daemon
 from vmlab.guest import Guest
 from vmlab.procfs import free_2m_blocks, free_pages
@@ -168,6 +170,16 @@ class RealGuest(contextlib.ExitStack):
 
     def release(self):
         self.guest.sh("fragment --release", timeout=60)
+
+    def compact_killed(self):
+        """tests/probe/compact-killed on scattered memory: the first write
+        was cut short, and soon."""
+        probe = programs.probe_program("compact-killed")
+        self.guest.put("/tmp/compact-killed", probe.read_bytes(), mode=0o755)
+        out = json.loads(self.guest.check("/tmp/compact-killed 0 50"))
+        check(out["killed"] and not out["writes"],
+              f"a compaction of scattered memory went on or ended: {out}")
+        return out
 
     def blocks_pct(self):
         """Share of the free memory that lies in 2 MiB blocks."""

@@ -14,14 +14,14 @@ HOST = {"labexec": "/usr/local/lib/vmlab", "labrelay": "/usr/local/lib/vmlab",
 CFLAGS = ["-O2", "-Wall", "-Wextra"]
 
 
-def _build(source, out, static=True):
+def _build(source, out):
     if out.exists() and out.stat().st_mtime >= source.stat().st_mtime:
         return out
     with locked(out.parent / ".lock"):
         if out.exists() and out.stat().st_mtime >= source.stat().st_mtime:
             return out
         temp = out.with_name(f".{out.name}.{os.getpid()}")
-        cmd = [need("cc", "gcc"), *CFLAGS, *(["-static"] if static else []),
+        cmd = [need("cc", "gcc"), *CFLAGS, "-static",
                "-o", str(temp), str(source)]
         run_checked(cmd, f"building {source.relative_to(ROOT)}")
         os.rename(temp, out)
@@ -36,7 +36,7 @@ def guest_program(name):
 def probe_program(name):
     """Path of build/probe/NAME, likewise, from tests/probe."""
     return _build(ROOT / "tests" / "probe" / f"{name}.c",
-                  build_dir() / "probe" / name, static=False)
+                  build_dir() / "probe" / name)
 
 
 def busybox():
