@@ -96,9 +96,11 @@ class Suite:
                 result, tail = "ok", f" # SKIP {e}"
             except Exception as e:
                 result, tail, bad = "not ok", "", bad + 1
-                _comment(str(e) if isinstance(e, Failed)
-                         else traceback.format_exc())
+                what = str(e) if isinstance(e, Failed) \
+                    else traceback.format_exc()
+                # last, where a log that is cut still shows it
                 _after_failure(world)
+                _comment(what)
             self._done = i
             print(f"{result} {i} - {name}{tail}", flush=True)
             _comment(f"{time.monotonic() - start:.1f} s")
