@@ -117,7 +117,8 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 	int r;
 
 	if (!v->peer.up || !v->have_report) {
-		*ret_why = "no session with an agent in this VM";
+		*ret_why = v->peer.up ? "its agent has not reported yet"
+				      : "no session with an agent in this VM";
 		return -ENOTCONN;
 	}
 	if (!vm_is_active(v)) {
