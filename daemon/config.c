@@ -73,6 +73,8 @@ static const struct conf_key config_keys[] = {
 	 3600 * SEC_US, NULL},
 	{"policy", "BackoffMax", CONF_TIME_US, OF_POLICY(backoff_max_us),
 	 1 * SEC_US, 24 * 3600 * SEC_US, NULL},
+	{"policy", "ReserveHold", CONF_TIME_US, OF_POLICY(reserve_hold_us), 0,
+	 3600 * SEC_US, NULL},
 	{"policy", "Lease", CONF_TIME_US, OF_POLICY(lease_us), 1 * SEC_US,
 	 24 * 3600 * SEC_US, NULL},
 

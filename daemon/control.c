@@ -283,6 +283,8 @@ static void cmd_compact(struct client *cl, const json_t *req)
 {
 	json_int_t blocks = ACTION_BLOCKS_ALL;
 	json_int_t time_ms = COMPACT_TIME_DEFAULT_US / MSEC_US, order = 0;
+	json_int_t hold_ms = 0;
+	struct job_ask ask;
 	const char *name = text_of(req, "backend"), *why = "";
 	struct vm *v = vm_of(cl, req);
 	int backend = BACKEND_AUTO, r;
@@ -291,7 +293,8 @@ static void cmd_compact(struct client *cl, const json_t *req)
 	    !number_of(cl, req, "blocks", 1, ACTION_BLOCKS_ALL, &blocks) ||
 	    !number_of(cl, req, "order", 1, PROTO_ORDERS_MAX - 1, &order) ||
 	    !number_of(cl, req, "time_ms", 100, COMPACT_TIME_MAX_US / MSEC_US,
-		       &time_ms))
+		       &time_ms) ||
+	    !number_of(cl, req, "hold_ms", 0, ACTION_HOLD_MAX_MS, &hold_ms))
 		return;
 	if (cl->job) {
 		client_error(cl, "this connection already waits for one");
@@ -303,8 +306,14 @@ static void cmd_compact(struct client *cl, const json_t *req)
 		client_error(cl, "no backend '%.32s'", name);
 		return;
 	}
-	r = job_start(v, cl, (uint32_t)blocks, (uint8_t)backend, (uint8_t)order,
-		      (uint64_t)time_ms * MSEC_US, now_us(), &cl->job, &why);
+	ask = (struct job_ask){
+		.blocks = (uint32_t)blocks,
+		.backend = (uint8_t)backend,
+		.order = (uint8_t)order,
+		.hold_ms = (uint32_t)hold_ms,
+		.time_us = (uint64_t)time_ms * MSEC_US,
+	};
+	r = job_start(v, cl, &ask, now_us(), &cl->job, &why);
 	if (r < 0)
 		client_error(cl, "%s: %s", v->cfg.name, why);
 }

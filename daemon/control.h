@@ -18,7 +18,8 @@
  *					root; of the host, until so many more
  *					blocks are free, or all that can be had
  *	{"cmd": "compact", "vm": NAME, "blocks": N, "order": N,
- *	 "backend": NAME, "time_ms": N}	root; all but vm may be left out
+ *	 "backend": NAME, "time_ms": N,
+ *	 "hold_ms": N}			root; all but vm may be left out
  *	{"cmd": "cancel"}		root; the work this client asked for
  *	{"cmd": "pause", "vm": NAME}	root; without vm: all
  *	{"cmd": "resume", "vm": NAME}

@@ -170,7 +170,7 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 struct args {
 	const char *vm;
 	bool all;
-	long long blocks, order, time_ms;
+	long long blocks, order, time_ms, hold_ms;
 	const char *backend;
 	const char *file, *config;
 	int mode;
@@ -376,6 +376,8 @@ static int run_compact(struct ctl *c, const struct args *a)
 		json_object_set_new(req, "order", json_integer(a->order));
 	if (a->time_ms)
 		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
+	if (a->hold_ms)
+		json_object_set_new(req, "hold_ms", json_integer(a->hold_ms));
 	ctl_catch_interrupt();
 	r = ctl_send(c, req);
 	if (r < 0) {
@@ -434,7 +436,8 @@ static const struct {
 	{"history", NEEDS_VM, run_history,
 	 "VM: decisions with their evidence, and results"},
 	{"compact", NEEDS_VM, run_compact,
-	 "VM [--blocks N] [--order N] [--backend NAME] [--time SEC]"},
+	 "VM [--blocks N] [--order N] [--backend NAME] [--time SEC]\n"
+	 "               [--hold SEC]: of the blocks asked for, until needed"},
 	{"nodes", NEEDS_NOTHING, run_nodes,
 	 "the host's own memory: free blocks, pools, VMs by node"},
 	{"compact-node", NEEDS_VM, run_compact_node,
@@ -496,6 +499,7 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 		{"order", required_argument, NULL, 'o'},
 		{"backend", required_argument, NULL, 'k'},
 		{"time", required_argument, NULL, 't'},
+		{"hold", required_argument, NULL, 'H'},
 		{"interval", required_argument, NULL, 'i'},
 		{"turns", required_argument, NULL, 'n'},
 		{"config", required_argument, NULL, 'c'},
@@ -529,6 +533,9 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 			break;
 		case 't':
 			a->time_ms = 1000 * number("--time", optarg, 3600);
+			break;
+		case 'H':
+			a->hold_ms = 1000 * number("--hold", optarg, 3600);
 			break;
 		case 'i':
 			a->interval_ms =

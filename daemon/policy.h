@@ -35,6 +35,9 @@ struct policy_cfg {
 	uint64_t cooldown_us;	 /* between actions on one node, at most */
 	uint64_t backoff_max_us; /* after actions that brought too little */
 	uint64_t lease_us;
+	/* blocks of the reserve are held by the agent for so long, or until
+	 * somebody needs them; 0: they are left free */
+	uint64_t reserve_hold_us;
 };
 
 /* Shipped defaults, each with its reason in policy.c. */

@@ -38,6 +38,7 @@ struct agent {
 	struct loans loans;
 	struct budget budget;
 	struct action action;
+	struct holds holds;
 	struct backend_memory memory;
 	struct gains gains;
 	struct session session;
