@@ -50,6 +50,8 @@ static const struct conf_key config_keys[] = {
 	/* goes over the wire as 32 bits of milliseconds */
 	{"daemon", "ReportInterval", CONF_TIME_US,
 	 OF_DAEMON(report_interval_us), 50 * MSEC_US, 3600 * SEC_US, NULL},
+	{"daemon", "BlocksMaxWords", CONF_U64, OF_DAEMON(blocks_max_words),
+	 1 << 16, UINT64_C(1) << 40, NULL},
 
 	{"policy", "Mode", CONF_ENUM, OF_POLICY(mode), 0, VM_MODE_COUNT,
 	 vm_mode_name},
@@ -137,6 +139,8 @@ int config_init(struct config *cfg)
 	/* the nested questions of an operator ("is it slow now?") want
 	 * seconds; a report costs a guest 0.2 ms of CPU */
 	cfg->report_interval_us = 1 * SEC_US;
+	/* 256 GiB of 4 KiB pages: 4 to 6 s of one CPU, in pieces */
+	cfg->blocks_max_words = UINT64_C(1) << 26;
 	policy_cfg_defaults(&cfg->policy);
 	/* whatever the policy thinks: nothing is changed before asked for */
 	cfg->policy.mode = VM_MODE_OBSERVE;

@@ -37,6 +37,7 @@ struct config {
 	uint32_t loop;		     /* enum loop_kind */
 	bool verbose;
 	uint64_t report_interval_us;
+	uint64_t blocks_max_words; /* of the host's kpageflags, a look */
 	struct policy_cfg policy;
 	size_t nr_vms;
 	struct ipc_vm *vm; /* CONFIG_VMS_MAX of them */

@@ -29,6 +29,7 @@ struct client {
 	size_t out_len, out_sent;
 	struct job *job;
 	uint64_t recorded; /* serial of the VM; 0: none */
+	bool wants_blocks; /* "nodes" is answered once they were looked at */
 };
 
 struct control {
@@ -318,14 +319,43 @@ static void cmd_compact(struct client *cl, const json_t *req)
 		client_error(cl, "%s: %s", v->cfg.name, why);
 }
 
-static void cmd_nodes(struct client *cl, const json_t *req)
+static void send_nodes(struct client *cl)
 {
 	json_t *o = status_nodes(cl->c->m, now_us());
 
-	(void)req;
 	if (o)
 		json_object_set_new(o, "ok", json_true());
 	client_send(cl, o);
+}
+
+/* From the manager: pageblocks of all nodes were looked at. */
+static void blocks_done(struct manager *m)
+{
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+		struct client *cl = &m->control->client[i];
+
+		if (cl->fd < 0 || !cl->wants_blocks)
+			continue;
+		cl->wants_blocks = false;
+		send_nodes(cl);
+	}
+}
+
+static void cmd_nodes(struct client *cl, const json_t *req)
+{
+	struct manager *m = cl->c->m;
+
+	if (!json_is_true(json_object_get(req, "blocks"))) {
+		send_nodes(cl);
+		return;
+	}
+	if (!cl->may_change) {
+		client_error(cl, "a look at all pageblocks costs CPU time: "
+				 "only root may ask for it");
+		return;
+	}
+	cl->wants_blocks = true;
+	nodeblocks_start(m, m->cfg->blocks_max_words);
 }
 
 /* The client that a cookie stands for, if it is still the same. */
@@ -610,6 +640,7 @@ static void on_client(struct source *s, int fd)
 	cl->closing = false;
 	cl->job = NULL;
 	cl->recorded = 0;
+	cl->wants_blocks = false;
 	if (loop_recv(c->m->loop, &cl->in, fd) < 0)
 		client_close(cl);
 }
@@ -637,6 +668,7 @@ int control_open(struct manager *m, int listen_fd, struct control **ret_ctl)
 	}
 	m->job_event = job_event;
 	m->record = record_line;
+	m->nodeblocks.done = blocks_done;
 	m->control = c;
 	r = loop_accept(m->loop, &c->listen, listen_fd);
 	if (r < 0) {

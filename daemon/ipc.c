@@ -40,6 +40,7 @@ static const char *const op_names[] = {
 	[IPC_OPEN_SOCKET] = "open-socket",
 	[IPC_SAMPLE_PROC] = "sample-proc",
 	[IPC_SAMPLE_CGROUP] = "sample-cgroup",
+	[IPC_NODE_BLOCKS] = "node-blocks",
 	[IPC_POOL_READ] = "pool-read",
 	[IPC_POOL_SET] = "pool-set",
 	[IPC_POOL_RESTORE] = "pool-restore",
@@ -139,6 +140,10 @@ int ipc_check(const struct ipc_msg *m)
 		break;
 	case IPC_NODE_COMPACT:
 		ok = compact_ok(m);
+		break;
+	case IPC_NODE_BLOCKS:
+		ok = m->blocks.node < IPC_NODES_MAX && m->blocks.max_words &&
+		     m->blocks.max_words <= IPC_WORDS_MAX;
 		break;
 	default:
 		ok = false;
