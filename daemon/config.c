@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <errno.h>
+#include <glob.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
@@ -330,6 +332,33 @@ int config_load(struct config *cfg, const char *path, char *what)
 	if (strlen(text) != (size_t)n)
 		return fault(what, "%.100s: holds a NUL byte", path);
 	return load_text(cfg, path, text, what);
+}
+
+int config_load_all(struct config *cfg, const char *path, bool *ret_found,
+		    char *what)
+{
+	char pattern[PATH_MAX];
+	int r = config_load(cfg, path, what);
+	glob_t g;
+
+	*ret_found = r != -ENOENT;
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if ((size_t)snprintf(pattern, sizeof(pattern), "%s.d/*.conf", path) >=
+	    sizeof(pattern))
+		return fault(what, "%.100s: path is too long", path);
+	r = glob(pattern, 0, NULL, &g); /* sorted */
+	if (r == GLOB_NOMATCH)
+		return 0;
+	if (r)
+		return fault(what, "%.100s: cannot be listed", pattern);
+	r = 0;
+	for (size_t i = 0; i < g.gl_pathc && !r; i++) {
+		*ret_found = true;
+		r = config_load(cfg, g.gl_pathv[i], what);
+	}
+	globfree(&g);
+	return r;
 }
 
 int config_set(struct config *cfg, const char *section, const char *key,

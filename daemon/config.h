@@ -67,6 +67,17 @@ void config_free(struct config *cfg);
 int config_load(struct config *cfg, const char *path, char *what);
 
 /**
+ * config_load_all() - the file, then those of FILE.d that end in .conf, by name
+ * @ret_found: is there any of them?
+ *
+ * A later value replaces an earlier one. A VM is told in one file.
+ *
+ * Return: 0; -errno with @what.
+ */
+int config_load_all(struct config *cfg, const char *path, bool *ret_found,
+		    char *what);
+
+/**
  * config_set() - one value of [daemon] or [policy], from the command line
  */
 int config_set(struct config *cfg, const char *section, const char *key,

@@ -32,6 +32,7 @@ static const char *const op_names[] = {
 	[IPC_LINK] = "link",
 	[IPC_REPLACE] = "replace",
 	[IPC_READY] = "ready",
+	[IPC_ALIVE] = "alive",
 	[IPC_STOP] = "stop",
 	[IPC_RELOAD] = "reload",
 	[IPC_VM_ADD] = "vm-add",
@@ -111,6 +112,7 @@ int ipc_check(const struct ipc_msg *m)
 		ok = m->link.role < ROLE_COUNT;
 		break;
 	case IPC_READY:
+	case IPC_ALIVE:
 	case IPC_STOP:
 	case IPC_RELOAD:
 	case IPC_VM_SYNCED:

@@ -58,6 +58,8 @@ enum ipc_op {
 	IPC_REPLACE,
 	/* core -> supervisor: sessions are served; becomes sd_notify READY=1 */
 	IPC_READY,
+	/* core -> supervisor, each second: its loop turns */
+	IPC_ALIVE,
 	/* supervisor -> child: end orderly (core puts guests' knobs back) */
 	IPC_STOP,
 	/* supervisor -> helper, broker, core (in this order): the configuration
