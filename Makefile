@@ -166,6 +166,7 @@ install-host: $(BUILD)/daemon/vmdefragd $(BUILD)/daemon/vmdefragctl
 	$(Q)$(call put,644,systemd/vmdefrag.tmpfiles,$(LIBDIR)/tmpfiles.d/vmdefrag.conf)
 	$(Q)$(call put,644,systemd/90-vmdefrag.preset,$(LIBDIR)/systemd/system-preset/90-vmdefrag.preset)
 	$(Q)$(call put,644,systemd/vmdefragctl.bash-completion,$(COMPLETIONS)/vmdefragctl)
+	$(Q)install -d -m 755 $(ETCDIR)/vmdefragd.conf.d
 	$(Q)[ -e $(ETCDIR)/vmdefragd.conf ] || \
 		$(call put,640,systemd/vmdefragd.conf,$(ETCDIR)/vmdefragd.conf)
 	$(Q)for m in vmdefragd.8 vmdefragctl.1 vmdefragd.conf.5; do \
