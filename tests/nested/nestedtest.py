@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What the nested tests share: TAP, and one host for several tests."""
 
-import re
 import sys
 import time
 import traceback
@@ -31,12 +30,6 @@ def near(a, b, percent, what):
 def expect(held, what):
     if not held:
         raise AssertionError(what)
-
-
-# Emulated kernels die now and then with an int3 that nobody put there, while
-# they patch their own code on several processors: mostly in early boot, which
-# the lab retries, and sometimes later. That says nothing about vmdefrag.
-EMULATION = re.compile(r"Oops: int3|int3: 0000")
 
 
 class DiedOfEmulation(Exception):
@@ -94,9 +87,9 @@ def _run_all(tests, given):
         except Exception:               # noqa: B902 - a test must not end all
             text = traceback.format_exc()
             _notes(text)
-            fatal = EMULATION.search(text + _console(given))
+            fatal = scenario.died_of_emulation(text + _console(given))
             if fatal:
-                raise DiedOfEmulation(fatal.group(0)) from None
+                raise DiedOfEmulation(fatal) from None
             held = False
         note(f"{time.monotonic() - started:.1f} s")
         rows.append((held, name))

@@ -19,6 +19,8 @@ POLL_S = 0.2
 # SYNC is resent so often until it is answered. Longer than labexec's STALL_MS:
 # half a frame that a killed lab left there swallows all until it has stalled.
 RESYNC_S = 1.5
+# A kernel that died does not hang up: its console is looked at so often.
+ALIVE_S = 2
 
 
 class ChannelLost(LabError):
@@ -134,8 +136,12 @@ class Channel:
 
     # ------------------------------------------------------ requests
 
-    def request(self, kind, arg, payload, timeout, on_output=None):
-        """Send one request, wait for its end -> (rc, output)."""
+    def request(self, kind, arg, payload, timeout, on_output=None,
+                alive=lambda: None):
+        """Send one request, wait for its end -> (rc, output).
+
+        `alive` is asked each ALIVE_S, and raises when waiting is vain.
+        """
         with self._lock:
             sock = self._sock
             if not sock:
@@ -145,7 +151,7 @@ class Channel:
             q = self._waiting[seq] = queue.Queue()
             self._send(sock, kind, seq, arg, payload)
         try:
-            return self._collect(q, seq, timeout, on_output)
+            return self._collect(q, seq, timeout, on_output, alive)
         finally:
             with self._lock:
                 self._waiting.pop(seq, None)
@@ -158,14 +164,17 @@ class Channel:
             self._waiting.pop(seq, None)
             raise ChannelLost(f"lab channel: {e}") from e
 
-    def _collect(self, q, seq, timeout, on_output):
+    def _collect(self, q, seq, timeout, on_output, alive):
         out = bytearray()
         end = time.monotonic() + timeout
         while True:
+            left = max(0, end - time.monotonic())
             try:
-                kind, arg, data = q.get(timeout=max(0,
-                                                    end - time.monotonic()))
+                kind, arg, data = q.get(timeout=min(left, ALIVE_S))
             except queue.Empty:
+                if left > ALIVE_S:
+                    alive()
+                    continue
                 with self._lock:
                     if self._sock:
                         self._send(self._sock, KILL, seq, 0, b"")

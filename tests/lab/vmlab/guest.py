@@ -348,7 +348,7 @@ class Guest:
             raise GuestDied("the guest is not running")
         try:
             return self._channel.request(kind, arg, payload, timeout,
-                                         on_output)
+                                         on_output, self._check_alive)
         except ChannelLost as e:
             self._check_alive(2)
             raise self._error(f"in the guest: {what}: {e}") from e

@@ -14,6 +14,7 @@ understood (Evaluator).
 import ast
 import operator
 import threading
+import re
 import time
 import tomllib
 
@@ -23,6 +24,18 @@ from .hostdaemon import HostDaemon
 from .kvmguest import KvmGuest
 from .nodeview import parse_words
 from .util import LabError, tail, wait_for
+
+# Emulated kernels die now and then with an int3 that nobody put there, while
+# they patch their own code on several processors: mostly in early boot, which
+# the lab retries, and sometimes later. That says nothing about vmdefrag.
+EMULATION = re.compile(r"Oops: int3|int3: 0000")
+
+
+def died_of_emulation(text):
+    """What a host's console said of it, or None."""
+    found = EMULATION.search(text)
+    return found.group(0) if found else None
+
 
 SECTIONS = {"title", "why", "host", "pool", "guest", "daemon", "step",
             "expect"}
