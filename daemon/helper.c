@@ -17,6 +17,7 @@
 #include <sys/un.h>
 
 #include "config.h"
+#include "helper_map.h"
 #include "hostcgroup.h"
 #include "hostproc.h"
 #include "log.h"
@@ -147,6 +148,20 @@ static int serve_cgroup(struct helper *h, struct ipc_msg *m)
 	return ipc_answer(h->core_fd, m, 0, -1);
 }
 
+static int serve_map(struct helper *h, struct ipc_msg *m)
+{
+	auto_close int fd = helper_map_scan(h->proc_fd, m);
+
+	return ipc_answer(h->core_fd, m, MIN(fd, 0), fd);
+}
+
+static int serve_collapse(struct helper *h, struct ipc_msg *m)
+{
+	int r = helper_map_collapse(h->proc_fd, m);
+
+	return ipc_answer(h->core_fd, m, r, -1);
+}
+
 static void drop_core(struct helper *h)
 {
 	close_fd_ptr(&h->core_fd);
@@ -171,6 +186,10 @@ static void take_core(struct helper *h)
 		r = serve_sample(h, &m);
 	else if (r > 0 && fd < 0 && m.op == IPC_SAMPLE_CGROUP)
 		r = serve_cgroup(h, &m);
+	else if (r > 0 && fd < 0 && m.op == IPC_MAP_SCAN)
+		r = serve_map(h, &m);
+	else if (r > 0 && fd < 0 && m.op == IPC_COLLAPSE)
+		r = serve_collapse(h, &m);
 	else if (r > 0)
 		r = -EPROTO;
 	if (r >= 0)

@@ -40,6 +40,8 @@ static const char *const op_names[] = {
 	[IPC_OPEN_SOCKET] = "open-socket",
 	[IPC_SAMPLE_PROC] = "sample-proc",
 	[IPC_SAMPLE_CGROUP] = "sample-cgroup",
+	[IPC_MAP_SCAN] = "map-scan",
+	[IPC_COLLAPSE] = "collapse",
 	[IPC_POOL_READ] = "pool-read",
 	[IPC_POOL_SET] = "pool-set",
 	[IPC_POOL_RESTORE] = "pool-restore",
@@ -133,6 +135,11 @@ int ipc_check(const struct ipc_msg *m)
 	case IPC_SAMPLE_CGROUP:
 		/* the same with nr_nodes, which the receiver bounds */
 		break;
+	case IPC_MAP_SCAN:
+	case IPC_COLLAPSE:
+		/* answers share the place; the helper checks its requests by
+		 * ipc_guest_check(), the core bounds what it gets */
+		break;
 	case IPC_POOL_READ:
 	case IPC_POOL_SET:
 		ok = pool_ok(m);
@@ -146,6 +153,18 @@ int ipc_check(const struct ipc_msg *m)
 	return ok ? 0 : -EPROTO;
 }
 
+int ipc_guest_check(const struct ipc_guest *g)
+{
+	if (g->pid <= 0 || g->nr_dimms > IPC_DIMMS_MAX)
+		return -EPROTO;
+	for (uint32_t i = 0; i < g->nr_dimms; i++) {
+		if (!text_ok(g->dimm[i].memdev, IPC_NAME_MAX, 1) ||
+		    g->dimm[i].virtio_mem > 1)
+			return -EPROTO;
+	}
+	return 0;
+}
+
 /* Which messages bring an fd; an open-socket does as an answer only. */
 static bool fd_ok(const struct ipc_msg *m, bool have_fd)
 {
@@ -154,6 +173,7 @@ static bool fd_ok(const struct ipc_msg *m, bool have_fd)
 	case IPC_RELOAD:
 		return have_fd;
 	case IPC_OPEN_SOCKET:
+	case IPC_MAP_SCAN:
 		return true;
 	default:
 		return !have_fd;
