@@ -9,6 +9,7 @@
 #include "control.h"
 #include "log.h"
 #include "proto_codec.h"
+#include "recording.h"
 #include "status.h"
 #include "util.h"
 
@@ -27,6 +28,7 @@ struct client {
 	char *out_buf;
 	size_t out_len, out_sent;
 	struct job *job;
+	uint64_t recorded; /* serial of the VM; 0: none */
 };
 
 struct control {
@@ -38,12 +40,22 @@ struct control {
 	struct client client[CONTROL_CLIENTS_MAX];
 };
 
+static void record_end(struct client *cl)
+{
+	struct vm *v = manager_vm_by_serial(cl->c->m, cl->recorded);
+
+	if (cl->recorded && v)
+		v->nr_recorders--;
+	cl->recorded = 0;
+}
+
 static void client_close(struct client *cl)
 {
 	struct loop *l = cl->c->m->loop;
 
 	if (cl->fd < 0)
 		return;
+	record_end(cl);
 	if (cl->job) {
 		job_abandon(cl->job);
 		cl->job = NULL;
@@ -381,6 +393,56 @@ static void cmd_cancel(struct client *cl, const json_t *req)
 		act_cancel(cl->job->vm);
 }
 
+/* From a VM: a line for each client that records it. */
+static void record_line(struct manager *m, const struct vm *v, json_t *line)
+{
+	struct control *c = m->control;
+
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+		struct client *cl = &c->client[i];
+
+		if (cl->fd < 0 || cl->recorded != v->serial)
+			continue;
+		if (line) {
+			client_send(cl, json_incref(line));
+			continue;
+		}
+		record_end(cl);
+		client_error(cl, "%s is served no more", v->cfg.name);
+	}
+	json_decref(line);
+}
+
+static void cmd_record(struct client *cl, const json_t *req)
+{
+	struct vm *v = vm_of(cl, req);
+	struct config cfg = *cl->c->m->cfg;
+	auto_free char *text = NULL;
+	size_t len;
+	FILE *f;
+
+	if (!v)
+		return;
+	if (cl->recorded || cl->job) {
+		client_error(cl, "this connection is in use already");
+		return;
+	}
+	f = open_memstream(&text, &len);
+	if (!f) {
+		client_error(cl, "out of memory");
+		return;
+	}
+	cfg.nr_vms = 0; /* other VMs are nobody's business */
+	config_dump(&cfg, f);
+	fclose(f);
+	client_send(cl, recording_header(v->cfg.name, v->cfg.mode, text));
+	if (cl->fd < 0)
+		return;
+	cl->recorded = v->serial;
+	v->nr_recorders++;
+	vm_record_begin(v, now_us());
+}
+
 /* From the manager: something about a job of one of our clients. */
 static void job_event(struct job *j, const struct job_event *ev)
 {
@@ -427,6 +489,7 @@ static const struct {
 	{"explain", false, cmd_explain},
 	{"history", false, cmd_history},
 	{"dump-config", false, cmd_dump_config},
+	{"record", false, cmd_record},
 	{"nodes", false, cmd_nodes},
 	{"compact-node", true, cmd_compact_node},
 	{"compact", true, cmd_compact},
@@ -537,6 +600,7 @@ static void on_client(struct source *s, int fd)
 	cl->may_change = peer_may_change(c, fd);
 	cl->closing = false;
 	cl->job = NULL;
+	cl->recorded = 0;
 	if (loop_recv(c->m->loop, &cl->in, fd) < 0)
 		client_close(cl);
 }
@@ -563,6 +627,8 @@ int control_open(struct manager *m, int listen_fd, struct control **ret_ctl)
 		cl->out.on_ready = on_writable;
 	}
 	m->job_event = job_event;
+	m->record = record_line;
+	m->control = c;
 	r = loop_accept(m->loop, &c->listen, listen_fd);
 	if (r < 0) {
 		free(c);

@@ -11,6 +11,8 @@
  *	{"cmd": "explain", "vm": NAME}
  *	{"cmd": "history", "vm": NAME}
  *	{"cmd": "dump-config"}
+ *	{"cmd": "record", "vm": NAME}	lines of a recording (recording.h), for
+ *					as long as the connection lasts
  *	{"cmd": "nodes"}		the host's own memory, node by node
  *	{"cmd": "compact-node", "node": N, "blocks": N, "time_ms": N}
  *					root; of the host, until so many more

@@ -9,7 +9,8 @@
 #include <sys/un.h>
 
 #include "ctl.h"
-#include "proto.h"
+#include "policy.h"
+#include "proto_codec.h"
 #include "util.h"
 
 #define SOCKET_DEFAULT	  "/run/vmdefrag/control.sock"
@@ -23,6 +24,18 @@ static void on_interrupt(int sig)
 {
 	(void)sig;
 	interrupted = 1;
+}
+
+void ctl_catch_interrupt(void)
+{
+	struct sigaction sa = {.sa_handler = on_interrupt};
+
+	sigaction(SIGINT, &sa, NULL);
+}
+
+bool ctl_interrupted(void)
+{
+	return interrupted;
 }
 
 /* --- the connection --------------------------------------------------------
@@ -121,7 +134,7 @@ int ctl_line(struct ctl *c, int timeout_ms, json_t **ret_line)
 	}
 }
 
-static int daemon_error(const json_t *answer)
+int ctl_error(const json_t *answer)
 {
 	const char *text = json_string_value(json_object_get(answer, "error"));
 
@@ -146,7 +159,7 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 		return CTL_OK;
 	if (c->json)
 		json_dumpf(*ret_answer, stdout, JSON_INDENT(2));
-	r = daemon_error(*ret_answer);
+	r = ctl_error(*ret_answer);
 	json_decref(*ret_answer);
 	return r;
 }
@@ -159,6 +172,8 @@ struct args {
 	bool all;
 	long long blocks, order, time_ms;
 	const char *backend;
+	const char *file, *config;
+	int mode;
 	int interval_ms, turns;
 };
 
@@ -344,13 +359,12 @@ static int follow(struct ctl *c, json_t *events)
 			continue;
 		if (json_is_true(json_object_get(ev, "ok")))
 			return CTL_OK;
-		return daemon_error(ev);
+		return ctl_error(ev);
 	}
 }
 
 static int run_compact(struct ctl *c, const struct args *a)
 {
-	struct sigaction sa = {.sa_handler = on_interrupt};
 	json_t *req = json_pack("{s:s, s:s, s:s?}", "cmd", "compact", "vm",
 				a->vm, "backend", a->backend);
 	json_t *events = json_array();
@@ -362,7 +376,7 @@ static int run_compact(struct ctl *c, const struct args *a)
 		json_object_set_new(req, "order", json_integer(a->order));
 	if (a->time_ms)
 		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
-	sigaction(SIGINT, &sa, NULL);
+	ctl_catch_interrupt();
 	r = ctl_send(c, req);
 	if (r < 0) {
 		fprintf(stderr, "vmdefragctl: %s\n", strerror(-r));
@@ -382,29 +396,58 @@ static int run_compact(struct ctl *c, const struct args *a)
 	return r;
 }
 
+static int run_record(struct ctl *c, const struct args *a)
+{
+	return ctl_record(c, a->vm, a->file, a->time_ms);
+}
+
+static int run_replay(struct ctl *c, const struct args *a)
+{
+	struct replay_args r = {
+		.path = a->vm,
+		.config = a->config,
+		.mode = a->mode,
+	};
+
+	return ctl_replay(&r, c->json);
+}
+
+/* What a verb is about, and whether it speaks to the daemon. */
+enum verb_needs {
+	NEEDS_NOTHING,
+	NEEDS_VM,
+	NEEDS_VM_FILE,
+	NEEDS_FILE_ONLY,
+};
+
 static const struct {
 	const char *name;
-	bool needs_vm;
+	enum verb_needs needs;
 	int (*run)(struct ctl *c, const struct args *a);
 	const char *help;
 } verbs[] = {
-	{"status", false, run_status, "all VMs, a line each"},
-	{"top", false, run_top,
+	{"status", NEEDS_NOTHING, run_status, "all VMs, a line each"},
+	{"top", NEEDS_NOTHING, run_top,
 	 "the same, refreshed in place [--interval SEC] [--turns N]"},
-	{"explain", true, run_explain,
+	{"explain", NEEDS_VM, run_explain,
 	 "VM: what is seen, what is wrong, what would mend it"},
-	{"history", true, run_history,
+	{"history", NEEDS_VM, run_history,
 	 "VM: decisions with their evidence, and results"},
-	{"compact", true, run_compact,
+	{"compact", NEEDS_VM, run_compact,
 	 "VM [--blocks N] [--order N] [--backend NAME] [--time SEC]"},
-	{"nodes", false, run_nodes,
+	{"nodes", NEEDS_NOTHING, run_nodes,
 	 "the host's own memory: free blocks, pools, VMs by node"},
-	{"compact-node", true, run_compact_node,
+	{"compact-node", NEEDS_VM, run_compact_node,
 	 "NODE of the host [--blocks N] [--time SEC]"},
-	{"pause", false, run_pause,
+	{"pause", NEEDS_NOTHING, run_pause,
 	 "VM or --all: put knobs back, start nothing; survives restarts"},
-	{"resume", false, run_resume, "VM or --all"},
-	{"dump-config", false, run_dump_config, "the configuration in force"},
+	{"resume", NEEDS_NOTHING, run_resume, "VM or --all"},
+	{"record", NEEDS_VM_FILE, run_record,
+	 "VM FILE [--time SEC]: keep what its agent says, until Ctrl-C"},
+	{"replay", NEEDS_FILE_ONLY, run_replay,
+	 "FILE [--config FILE] [--mode MODE]: what the policy would decide"},
+	{"dump-config", NEEDS_NOTHING, run_dump_config,
+	 "the configuration in force"},
 };
 
 static void usage(FILE *f)
@@ -432,6 +475,17 @@ static long long number(const char *opt, const char *text, uint64_t max)
 	return (long long)v;
 }
 
+static int mode_number(const char *text)
+{
+	int mode = name_lookup(vm_mode_name, VM_MODE_COUNT, text);
+
+	if (mode < 0) {
+		fprintf(stderr, "vmdefragctl: --mode: no mode '%s'\n", text);
+		exit(CTL_USAGE);
+	}
+	return mode;
+}
+
 static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 {
 	static const struct option options[] = {
@@ -444,6 +498,8 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 		{"time", required_argument, NULL, 't'},
 		{"interval", required_argument, NULL, 'i'},
 		{"turns", required_argument, NULL, 'n'},
+		{"config", required_argument, NULL, 'c'},
+		{"mode", required_argument, NULL, 'm'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
@@ -481,6 +537,12 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 		case 'n':
 			a->turns = (int)number("--turns", optarg, 1000000);
 			break;
+		case 'c':
+			a->config = optarg;
+			break;
+		case 'm':
+			a->mode = mode_number(optarg);
+			break;
 		case 'h':
 			usage(stdout);
 			exit(CTL_OK);
@@ -502,16 +564,20 @@ static int run_verb(int argc, char **argv, struct ctl *c, struct args *a)
 
 	if (rest > 0)
 		a->vm = argv[optind + 1];
+	if (rest > 1)
+		a->file = argv[optind + 2];
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
 		if (strcmp(verbs[i].name, verb))
 			continue;
-		if (rest > 1 || (verbs[i].needs_vm && !a->vm) ||
+		if (rest > 1 + (verbs[i].needs == NEEDS_VM_FILE) ||
+		    (verbs[i].needs != NEEDS_NOTHING && !a->vm) ||
+		    (verbs[i].needs == NEEDS_VM_FILE && !a->file) ||
 		    (a->vm && a->all)) {
 			fprintf(stderr, "usage: vmdefragctl %s %s\n", verb,
 				verbs[i].help);
 			return CTL_USAGE;
 		}
-		r = ctl_connect(c);
+		r = verbs[i].needs == NEEDS_FILE_ONLY ? CTL_OK : ctl_connect(c);
 		return r == CTL_OK ? verbs[i].run(c, a) : r;
 	}
 	fprintf(stderr, "vmdefragctl: unknown command '%s'\n", verb);
@@ -524,7 +590,7 @@ int main(int argc, char **argv)
 	struct ctl c = {.socket = SOCKET_DEFAULT,
 			.fd = -1,
 			.answer_timeout_ms = ANSWER_TIMEOUT_MS};
-	struct args a = {.interval_ms = 1000};
+	struct args a = {.interval_ms = 1000, .mode = -1};
 	int r;
 
 	r = parse_args(argc, argv, &c, &a);

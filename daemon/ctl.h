@@ -40,6 +40,13 @@ int ctl_line(struct ctl *c, int timeout_ms, json_t **ret_line);
  */
 int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer);
 
+/* Prints the daemon's error. Return: CTL_FAILED. */
+int ctl_error(const json_t *answer);
+
+/* Ctrl-C no longer ends the program, but is seen by ctl_interrupted(). */
+void ctl_catch_interrupt(void);
+bool ctl_interrupted(void);
+
 /* ctl_table.c: for people. */
 void table_status(const json_t *answer);
 void table_vm(const json_t *vm);
@@ -47,8 +54,24 @@ void table_explain(const json_t *answer);
 void table_history(const json_t *answer);
 void table_nodes(const json_t *answer);
 void table_result(const json_t *event);
+void table_decision(const json_t *decision);
 
 /* ctl_top.c */
 int ctl_top(struct ctl *c, int interval_ms, int turns);
+
+/**
+ * ctl_record() - into a new file, until Ctrl-C
+ * @time_ms: or for so long; 0: no limit
+ */
+int ctl_record(struct ctl *c, const char *vm, const char *path,
+	       long long time_ms);
+
+struct replay_args {
+	const char *path;
+	const char *config; /* NULL: what was in force */
+	int mode;	    /* enum vm_mode; -1: what it was, or config's */
+};
+
+int ctl_replay(const struct replay_args *a, bool json);
 
 #endif

@@ -159,19 +159,14 @@ void table_explain(const json_t *answer)
 	}
 }
 
-static void history_decision(const json_t *e)
+static void decision_rest(const json_t *e)
 {
 	const json_t *rejected = json_object_get(e, "rejected");
 	const char *name;
 	json_t *value;
 	size_t i;
 
-	printf("%s  %s: %s%s (node %lld)", str(e, "time"), str(e, "decision"),
-	       str(e, "reason"),
-	       json_is_true(json_object_get(e, "carried_out"))
-		       ? ""
-		       : ", observed only",
-	       num(e, "node"));
+	printf(" (node %lld)", num(e, "node"));
 	if (num(e, "blocks") > 0)
 		printf(", %lld blocks", num(e, "blocks"));
 	printf("\n    ");
@@ -180,6 +175,23 @@ static void history_decision(const json_t *e)
 	putchar('\n');
 	json_array_foreach(rejected, i, value) printf(
 		"     not %s: %s\n", str(value, "what"), str(value, "why"));
+}
+
+static void history_decision(const json_t *e)
+{
+	printf("%s  %s: %s%s", str(e, "time"), str(e, "decision"),
+	       str(e, "reason"),
+	       json_is_true(json_object_get(e, "carried_out"))
+		       ? ""
+		       : ", observed only");
+	decision_rest(e);
+}
+
+void table_decision(const json_t *e)
+{
+	printf("%10.3f s  %s: %s", (double)num(e, "at_us") / 1e6,
+	       str(e, "decision"), str(e, "reason"));
+	decision_rest(e);
 }
 
 void table_result(const json_t *e)

@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "log.h"
 #include "loop_priv.h"
 #include "util.h"
-
-static const char *const loop_kind_names[] = {
-	[LOOP_AUTO] = "auto",
-	[LOOP_URING] = "uring",
-	[LOOP_POLL] = "poll",
-};
-static_assert(ARRAY_SIZE(loop_kind_names) == LOOP_KIND_COUNT, "complete");
-
-const char *loop_kind_name(unsigned int kind)
-{
-	return kind < LOOP_KIND_COUNT ? loop_kind_names[kind] : "?";
-}
 
 static int open_engine(struct loop *l, const struct engine_ops *ops)
 {

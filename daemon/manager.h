@@ -3,11 +3,15 @@
 #ifndef VMDEFRAG_MANAGER_H
 #define VMDEFRAG_MANAGER_H
 
+#include <jansson.h>
+
 #include "config.h"
 #include "job.h"
 #include "link.h"
 #include "nodes.h"
 #include "vm.h"
+
+struct control;
 
 struct manager {
 	struct loop *loop;
@@ -25,6 +29,10 @@ struct manager {
 	void (*replace)(struct manager *m, enum role role);
 	/* a job has something to tell its client; see job.h */
 	void (*job_event)(struct job *j, const struct job_event *ev);
+	/* a line for those who record a VM (vm.nr_recorders); takes @line;
+	 * NULL: there will be no more */
+	void (*record)(struct manager *m, const struct vm *v, json_t *line);
+	struct control *control; /* for the two above */
 };
 
 /**

@@ -32,7 +32,7 @@ struct policy_cfg {
 	uint64_t action_max_us; /* one action, time */
 	uint64_t action_max_cpu_us;
 	uint64_t action_max_pages;
-	uint64_t cooldown_us;	 /* between actions on one node */
+	uint64_t cooldown_us;	 /* between actions on one node, at most */
 	uint64_t backoff_max_us; /* after actions that brought too little */
 	uint64_t lease_us;
 };
@@ -122,6 +122,7 @@ struct policy_node_state {
 	bool pending;	/* an action was planned, no result came yet */
 	bool recorded;	/* last_* hold something */
 	uint8_t below_reports; /* successive ones below the low mark */
+	uint64_t cooldown_us;  /* between actions at the demand of now */
 	uint64_t cooldown_until_us, backoff_us, backoff_until_us;
 	/* measured demand, blocks of the PMD order a second, x 1000 */
 	uint64_t demand_milli;

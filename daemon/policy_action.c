@@ -216,7 +216,7 @@ void policy_result(const struct policy_cfg *cfg, struct policy_state *st,
 	gained = r->blocks_after > r->blocks_before
 			 ? r->blocks_after - r->blocks_before
 			 : 0;
-	ns->cooldown_until_us = sum_sat_u64(now_us, cfg->cooldown_us);
+	ns->cooldown_until_us = sum_sat_u64(now_us, ns->cooldown_us);
 	if (r->order != ns->order)
 		return; /* a person's, of an order that is not steered */
 	ns->pending = false;

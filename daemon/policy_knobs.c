@@ -16,8 +16,8 @@
  * guest's own, which somebody chose. Each write zeroes the zones' boosts and
  * retunes the per-CPU lists, so the factor moves seldom and in steps: to
  * about the double, so that kswapd is never asked for gigabytes at once, and
- *only by a quarter or more, so that a wandering demand rewrites nothing. The
- *memory must be there to take: free, or clean cache; a reserve paid for with
+ * only by a quarter or more, so that a wandering demand rewrites nothing. The
+ * memory must be there to take: free, or clean cache; a reserve paid for with
  *swap would be harm.
  *
  * compaction_proactiveness. The kernel's own background compaction looks at

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "manager.h"
+#include "status_policy.h"
 
 /* Each returns a new reference, or NULL without memory. */
 json_t *status_all(struct manager *m, uint64_t now_us);
@@ -15,8 +16,6 @@ json_t *status_nodes(const struct manager *m, uint64_t now_us);
 /* A VM's memory by host node. */
 json_t *status_vm_backing(const struct vm *v, uint64_t now_us);
 json_t *status_history(const struct vm *v);
-json_t *status_result(const struct msg_result *r);
-json_t *status_decision(const struct decision *d);
 
 /**
  * explain_vm() - lines of {"level": "ok"|"note"|"problem", "text", "cure"}

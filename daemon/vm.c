@@ -6,6 +6,7 @@
 #include "act.h"
 #include "log.h"
 #include "manager.h"
+#include "recording.h"
 #include "util.h"
 
 /* A QEMU that starts makes its sockets within a second; one that is gone
@@ -45,6 +46,33 @@ static void dial_done(struct dial *d)
 	d->retry_us = 0;
 }
 
+/* --- recording ------------------------------------------------------------
+ */
+
+static void record_msg(struct vm *v, const struct msg *m, uint64_t now_us)
+{
+	if (v->nr_recorders)
+		v->m->record(v->m, v, recording_frame(now_us, m));
+}
+
+static void record_hello(struct vm *v, uint64_t now_us)
+{
+	struct msg m = {.type = MSG_HELLO, .hello = v->hello};
+
+	record_msg(v, &m, now_us);
+}
+
+void vm_record_begin(struct vm *v, uint64_t now_us)
+{
+	struct msg m = {.type = MSG_REPORT, .report = v->report};
+
+	/* one time for both: the report may be older, and is not "late" */
+	if (v->have_hello)
+		record_hello(v, now_us);
+	if (v->have_report)
+		record_msg(v, &m, now_us);
+}
+
 /* --- the session with the agent ------------------------------------------ */
 
 static const char *peer_up(struct peer *p, const struct msg_hello *hello)
@@ -55,6 +83,7 @@ static const char *peer_up(struct peer *p, const struct msg_hello *hello)
 	v->have_hello = true;
 	v->have_report = false;
 	v->directive_us = 0;
+	record_hello(v, p->now_us);
 	dial_done(&v->channel);
 	history_event(&v->history, "session up: agent %s on Linux %s",
 		      hello->agent_version, hello->kernel_release);
@@ -95,15 +124,17 @@ static void log_result(const struct vm *v, const struct msg_result *r)
 		 r->text[0] ? ": " : "", r->text);
 }
 
-static void result_received(struct vm *v, const struct msg_result *r,
-			    uint64_t now_us)
+static void result_received(struct vm *v, const struct msg *m, uint64_t now_us)
 {
+	const struct msg_result *r = &m->result;
+
 	if (v->report.action_id == r->id)
 		v->report.action_id = 0; /* this is newer */
 	/* an answer to what was never asked teaches nothing */
 	if (!v->action.id || r->id != v->action.id)
 		return;
 	memset(&v->action, 0, sizeof(v->action));
+	record_msg(v, m, now_us);
 	history_result(&v->history, r);
 	log_result(v, r);
 	policy_result(&v->pcfg, &v->pst, r, now_us);
@@ -116,13 +147,14 @@ static void peer_message(struct peer *p, const struct msg *m)
 	struct vm *v = vm_of_peer(p);
 
 	if (m->type == MSG_RESULT) {
-		result_received(v, &m->result, p->now_us);
+		result_received(v, m, p->now_us);
 		return;
 	}
 	v->report = m->report;
 	v->report_us = p->now_us;
 	v->report_count++;
 	v->have_report = true;
+	record_msg(v, m, p->now_us);
 	if (v->job)
 		job_report(v->job);
 	vm_decide(v, p->now_us);
@@ -169,6 +201,8 @@ void vm_decide(struct vm *v, uint64_t now_us)
 	if (!s.hello)
 		return; /* nothing is known of the guest */
 	policy_decide(&v->pcfg, &v->pst, &s, now_us, &plan);
+	if (v->nr_recorders)
+		v->m->record(v->m, v, recording_decide(now_us, &s, &plan));
 	if (plan.directive.quiet && !v->job)
 		act_cancel(v);
 	if (v->job && (s.user_paused || s.vm_stopped || s.vm_migrating))
@@ -400,6 +434,8 @@ void vm_free(struct vm *v)
 	if (!v)
 		return;
 	job_abandon(v->job);
+	if (v->nr_recorders)
+		v->m->record(v->m, v, NULL);
 	act_release(v);
 	peer_close(&v->peer, BYE_EXIT, "this VM is served no more");
 	vm_qmp_close(v);

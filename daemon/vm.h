@@ -81,7 +81,8 @@ struct vm {
 	struct msg_directive directive; /* last sent in this session */
 	uint64_t directive_us;		/* when; 0: none in this session */
 	struct vm_action action;
-	struct job *job; /* vmdefragctl compact */
+	struct job *job;	   /* vmdefragctl compact */
+	unsigned int nr_recorders; /* vmdefragctl record */
 
 	struct vm_proc proc;
 	struct vm_numa numa;
@@ -118,6 +119,11 @@ void vm_decide(struct vm *v, uint64_t now_us);
  * vm_set_paused() - stop acting, or go on; knobs are put back at once
  */
 void vm_set_paused(struct vm *v, bool paused, uint64_t now_us);
+
+/**
+ * vm_record_begin() - tell a new recorder what the policy knows now
+ */
+void vm_record_begin(struct vm *v, uint64_t now_us);
 
 /* Snapshot for the policy; pointers into @v. */
 struct policy_snapshot vm_snapshot(const struct vm *v, uint64_t now_us);

@@ -69,6 +69,13 @@ class World(contextlib.ExitStack):
         return self.daemon.log[-1500:]
 
 
+def replay(path, *args):
+    r = subprocess.run([CTL, "replay", path, *args], timeout=20,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE)
+    return r.returncode, r.stdout.decode(), r.stderr.decode()
+
+
 @suite.case("40 clients at once: those beyond the bound are told so, and "
             "slots come back")
 def _(w):
@@ -89,6 +96,70 @@ def _(w):
     for c in clients:
         c.close()
     within(5, lambda: w.daemon.ctl("status")[0] == 0, "a free slot")
+    w.alive()
+
+
+@suite.case("record and replay: the same decisions again, other ones with "
+            "another configuration")
+def _(w):
+    path = w.dir + "/web1.rec"
+    vm = f"name=web2,channel={w.dir}/late.sock,mode=balanced"
+    with Daemon(args=["--vm", vm, "--report-interval", "200ms"]) as d:
+        with subprocess.Popen([CTL, "--socket", str(d.socket), "record",
+                               "web2", path],
+                              stdout=subprocess.PIPE) as p:
+            # before the agent: so the policy knows no more than the recording
+            within(5, lambda: os.path.getsize(path) > 0
+                   if os.path.exists(path) else 0, "the header")
+            guest = FakeGuest(w.dir + "/late.sock")
+            # one block where ten are to be kept
+            guest.report_body = wire.report(free_blocks=[
+                40000, 20000, 4000, 1000, 200, 50, 10, 5, 2, 1, 0])
+            try:
+                guest.live()
+                within(20, lambda: guest.actions, "an action")
+                within(5, lambda: d.vm_status("web2")["decision"], "decisions")
+                time.sleep(1)
+            finally:
+                p.send_signal(signal.SIGINT)
+                out, _ = p.communicate(timeout=10)
+                guest.close()
+        equal(p.returncode, 0, f"record's exit status ({out})")
+    lines = open(path, encoding="ascii").read().splitlines()
+    holds(lines[0], '"recording":1', '"vm":"web2"')
+    rc, out, err = replay(path, "--json")
+    equal(rc, 0, f"replay's exit status ({err})")
+    doc = json.loads(out)
+    check(doc["decides"] > 5 and doc["actions"] >= 1, f"hardly any: {doc}")
+    check(doc["recorded_decisions"], "none was recorded")
+    equal(doc["same_decisions"], doc["recorded_decisions"], "the same again")
+    # a policy that must not act
+    equal(json.loads(replay(path, "--json", "--mode", "off")[1])["actions"],
+          0, "actions in mode off")
+    conf = w.dir + "/other.conf"
+    with open(conf, "w", encoding="ascii") as f:
+        f.write("[policy]\nMode=balanced\nReserveMinPercent=0\n"
+                "ReserveMaxPercent=0\n")
+    doc = json.loads(replay(path, "--json", "--config", conf)[1])
+    equal(doc["actions"], 0, "actions with no reserve")
+    holds(replay(path)[1], "actions for", "reserve_blocks=")
+    # bad input: what, where
+    rc, _, err = replay(path + ".none")
+    equal(rc, 1, "a file that is not there")
+    bad = w.dir + "/bad.rec"
+    with open(bad, "w", encoding="ascii") as f:
+        f.write(lines[0] + "\n" + lines[1][:40] + "\n")
+    rc, _, err = replay(bad)
+    equal(rc, 1, "exit status for a broken line")
+    holds(err, "bad.rec:2:", "JSON")
+    with open(bad, "w", encoding="ascii") as f:
+        f.write("\n".join(lines[:4]) + "\n" + lines[4][:40])
+    rc, _, err = replay(bad)
+    equal(rc, 0, f"a recording that was cut off ({err})")
+    holds(err, "cut off")
+    rc, _, err = w.daemon.ctl("record", "web1", path)
+    equal(rc, 1, "a file that exists")
+    holds(err, "never overwritten")
     w.alive()
 
 

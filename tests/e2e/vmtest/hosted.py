@@ -68,5 +68,8 @@ class Hosted(FakeHost):
         return r
 
     def act(self, backend, blocks=wire.ALL, timeout=120, **keywords):
-        self.ask(backend, blocks, **keywords)
-        return self.result(timeout)
+        number = self.ask(backend, blocks, **keywords)
+        while True:
+            r = self.result(timeout)
+            if r["id"] == number:       # not that of one before
+                return r

@@ -45,6 +45,44 @@ static void test_demand(void **state)
 			 0);
 }
 
+static const struct policy_node_state *only_node(void)
+{
+	for (size_t i = 0; i < PROTO_NODES_MAX; i++) {
+		if (g.st.node[i].used)
+			return &g.st.node[i];
+	}
+	return NULL;
+}
+
+/* What waits between two actions follows what faults take meanwhile. */
+static void test_cooldown_follows_demand(void **state)
+{
+	static const struct {
+		uint32_t per_s;
+		uint64_t min_us, max_us;
+	} cases[] = {
+		{0, 10 * SEC_US, 10 * SEC_US},
+		/* a reserve of 81 (2 %: 40): 5 s for a quarter */
+		{4, 4900 * MSEC_US, 5200 * MSEC_US},
+		/* of 204, the most: 5.1 s at 10 a second, 2.55 s at 20 */
+		{10, 4900 * MSEC_US, 5300 * MSEC_US},
+		{20, 2500 * MSEC_US, 2700 * MSEC_US},
+		{1000, 1 * SEC_US, 1 * SEC_US},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		guest_make(&g);
+		fault(&g, cases[i].per_s, 200);
+		assert_in_range(only_node()->cooldown_us, cases[i].min_us,
+				cases[i].max_us);
+		/* never longer than configured */
+		g.cfg.cooldown_us = 0;
+		tick(&g, SEC_US);
+		assert_int_equal(only_node()->cooldown_us, 0);
+	}
+}
+
 static void test_demand_true_time(void **state)
 {
 	int64_t slow;
@@ -440,6 +478,7 @@ static void test_knobs_adopted(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_demand),
+	cmocka_unit_test(test_cooldown_follows_demand),
 	cmocka_unit_test(test_demand_true_time),
 	cmocka_unit_test(test_demand_over_reboots),
 	cmocka_unit_test(test_demand_by_node),

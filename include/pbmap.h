@@ -22,8 +22,8 @@
  *   the midst of a compound page.
  * - Pins cannot be seen: movable means that nothing visible speaks against it.
  */
-#ifndef AGENT_PBMAP_H
-#define AGENT_PBMAP_H
+#ifndef VMDEFRAG_PBMAP_H
+#define VMDEFRAG_PBMAP_H
 
 #include <stdbool.h>
 #include <stddef.h>
