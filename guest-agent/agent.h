@@ -18,6 +18,7 @@
 #include "config.h"
 #include "knob.h"
 #include "link.h"
+#include "mapper.h"
 #include "sample.h"
 #include "session.h"
 
@@ -40,6 +41,8 @@ struct agent {
 	struct action action;
 	struct backend_memory memory;
 	struct gains gains;
+	struct mapper mapper;
+	struct mapper_ops mapper_ops;
 	struct session session;
 	uint64_t last_action_id;
 
