@@ -113,16 +113,19 @@ struct ipc_vm {
 	uint32_t mode;		/* enum vm_mode */
 };
 
-/* Whose memory, and where QMP says that its DIMMs are. */
+/* A memory device, as QMP's query-memory-devices tells. */
+struct ipc_dimm {
+	char memdev[IPC_NAME_MAX];
+	uint64_t gpa, bytes;
+	uint32_t virtio_mem;
+};
+
+/* Whose memory, and where its DIMMs are. */
 struct ipc_guest {
 	int32_t pid;
 	uint32_t nr_dimms;
 	uint64_t start_time; /* 0: any */
-	struct {
-		char memdev[IPC_NAME_MAX];
-		uint64_t gpa, bytes;
-		uint32_t virtio_mem;
-	} dimm[IPC_DIMMS_MAX];
+	struct ipc_dimm dimm[IPC_DIMMS_MAX];
 };
 
 struct ipc_msg {

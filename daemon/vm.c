@@ -82,6 +82,7 @@ static const char *peer_up(struct peer *p, const struct msg_hello *hello)
 	v->hello = *hello;
 	v->have_hello = true;
 	v->have_report = false;
+	vmmap_guest_lost(&v->map);
 	v->directive_us = 0;
 	record_hello(v, p->now_us);
 	dial_done(&v->channel);
@@ -146,6 +147,10 @@ static void peer_message(struct peer *p, const struct msg *m)
 {
 	struct vm *v = vm_of_peer(p);
 
+	if (m->type == MSG_MAP) {
+		vm_map_message(v, &m->map, p->now_us);
+		return;
+	}
 	if (m->type == MSG_RESULT) {
 		result_received(v, m, p->now_us);
 		return;
@@ -370,6 +375,7 @@ void vm_tick(struct vm *v, uint64_t now_us)
 		vm_qmp_tick(v, now_us);
 	sample_proc(v, now_us);
 	sample_numa(v, now_us);
+	vm_map_tick(v, now_us);
 	action_tick(v, now_us);
 	/* reports drive decisions; without them, only that they are missing */
 	if (v->peer.up && now_us - v->report_us > fresh_us)
@@ -401,6 +407,7 @@ struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg, uint64_t now_us)
 	v->qmp_fd = -1;
 	/* spread the slow samples of many VMs over their period */
 	v->proc.next_us = now_us + v->serial * 37 * MSEC_US % PROC_SAMPLE_US;
+	v->map.next_us = now_us + v->serial * 43 * MSEC_US % SEC_US;
 	v->numa.next_us = now_us + v->serial * 41 * MSEC_US % NUMA_SAMPLE_US;
 	peer_init(&v->peer, m->loop, &vm_peer_ops,
 		  (uint32_t)(m->cfg->report_interval_us / MSEC_US),
@@ -440,5 +447,6 @@ void vm_free(struct vm *v)
 	peer_close(&v->peer, BYE_EXIT, "this VM is served no more");
 	vm_qmp_close(v);
 	history_free(&v->history);
+	vmmap_free(&v->map);
 	free(v);
 }

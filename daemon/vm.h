@@ -15,6 +15,7 @@
 #include "link.h"
 #include "peer.h"
 #include "policy.h"
+#include "vmmap.h"
 
 struct manager;
 struct job;
@@ -86,6 +87,10 @@ struct vm {
 
 	struct vm_proc proc;
 	struct vm_numa numa;
+	struct vmmap map;
+	/* where QMP says that its memory devices are */
+	uint32_t nr_dimms;
+	struct ipc_dimm dimm[IPC_DIMMS_MAX];
 	struct history history;
 	char down_why[PROTO_TEXT_MAX + 1]; /* why the last session ended */
 };
@@ -135,6 +140,9 @@ void vm_qmp_state(const struct vm *v, struct policy_snapshot *s,
 		  uint64_t now_us);
 /* "running", "stopped", "migrating", …; "unknown" without QMP */
 const char *vm_qmp_state_name(const struct vm *v, uint64_t now_us);
+
+/* vm_map.c: whose memory, for the helper's requests about it */
+void vm_map_guest(const struct vm *v, struct ipc_guest *ret_guest);
 
 static inline bool vm_is_active(const struct vm *v)
 {

@@ -51,9 +51,10 @@ const char *memslot_kind_name(unsigned int kind);
 
 struct memslot {
 	uint64_t gpa, hva, len;
-	uint64_t offset;   /* in the file, of what is mapped at hva */
-	uint32_t page_kib; /* of hugetlb; else 0 */
-	uint8_t kind;	   /* enum memslot_kind */
+	uint64_t host_nodes; /* bound to these; 0: to none */
+	uint64_t offset;     /* in the file, of what is mapped at hva */
+	uint32_t page_kib;   /* of hugetlb; else 0 */
+	uint8_t kind;	     /* enum memslot_kind */
 	/* guessed among mappings that look alike: shown, not acted on */
 	uint8_t doubtful;
 	uint8_t virtio_mem; /* its device owns it: parts come and go */
