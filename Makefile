@@ -136,6 +136,13 @@ $(PROBE_BIN): $(BUILD)/tests/probe/%: tests/probe/%.c \
 	@mkdir -p $(@D)
 	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) $(if $(SAN),,-static) -o $@ $<
 
+# Ours without the daemon around it, for tests and benchmarks.
+TOOL_BIN := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,\
+	$(wildcard tests/tools/*.c))
+$(TOOL_BIN): $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o \
+		$(BUILD)/libkvm.a $(BUILD)/libcommon.a
+	$(call link,,-ljansson -lnuma)
+
 # What runs inside guests: static, one file each.
 LAB_BIN := $(patsubst tests/lab/guest/%.c,$(BUILD)/lab/%,\
 	$(wildcard tests/lab/guest/*.c))
@@ -144,7 +151,7 @@ $(LAB_BIN): $(BUILD)/lab/%: tests/lab/guest/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 -g -Wall -Wextra -static -o $@ $<
 
-test-programs: $(PROGRAMS) $(UNIT_BIN) $(FUZZ_BIN) $(FUZZ_AGENT_BIN) $(PROBE_BIN) $(LAB_BIN)
+test-programs: $(PROGRAMS) $(UNIT_BIN) $(FUZZ_BIN) $(FUZZ_AGENT_BIN) $(PROBE_BIN) $(TOOL_BIN) $(LAB_BIN)
 
 deps:
 	$(Q)tests/deps

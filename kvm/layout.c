@@ -131,30 +131,19 @@ static bool line_parse(const char *line, size_t len, struct layout_area *ret)
 void layout_parse_maps(const char *text, struct layout_areas *ret_areas)
 {
 	struct layout_areas *l = ret_areas;
-	struct layout_area a;
 
 	l->nr = 0;
 	l->cut = false;
 	while (*text) {
 		size_t len = strcspn(text, "\n");
-		struct layout_area *last = l->nr ? &l->area[l->nr - 1] : NULL;
-		bool ok = line_parse(text, len, &a);
 
-		text += len + (text[len] == '\n');
-		if (!ok)
-			continue;
-		if (last && continues(last, &a)) {
-			last->end = a.end;
-			continue;
-		}
-		/* small ones only count as a part of a larger one */
-		if (last && last->end - last->start < LAYOUT_AREA_MIN)
-			l->nr--;
 		if (l->nr == LAYOUT_AREAS_MAX) {
 			l->cut = true;
 			return;
 		}
-		l->area[l->nr++] = a;
+		if (line_parse(text, len, &l->area[l->nr]))
+			l->nr++;
+		text += len + (text[len] == '\n');
 	}
 }
 
@@ -220,14 +209,34 @@ static uint64_t backend_bytes(const struct layout_backend *b)
 	return ALIGN_UP(b->bytes, page);
 }
 
-static bool looks_like(const struct layout_area *a,
+static bool same_stuff(const struct layout_area *a,
 		       const struct layout_backend *b)
 {
-	if (a->end - a->start != backend_bytes(b) || a->shared != b->shared)
+	if (a->shared != b->shared)
 		return false;
 	if (!b->path[0])
 		return a->anon;
 	return !a->anon && !strncmp(a->path, b->path, strlen(b->path));
+}
+
+/*
+ * Does a backend begin at area @i? The kernel splits a mapping where its parts
+ * are treated differently, so several in a row may be one; but what only
+ * touches it is another's, so a single one of the right size comes first.
+ */
+static bool looks_like(const struct layout_areas *l, unsigned int i,
+		       const struct layout_backend *b, bool runs)
+{
+	uint64_t want = backend_bytes(b), start = l->area[i].start;
+
+	if (!same_stuff(&l->area[i], b))
+		return false;
+	if (!runs)
+		return l->area[i].end - start == want;
+	while (l->area[i].end - start < want && i + 1 < l->nr &&
+	       continues(&l->area[i], &l->area[i + 1]))
+		i++;
+	return l->area[i].end - start == want;
 }
 
 static bool backends_alike(const struct layout_backend *a,
@@ -238,15 +247,33 @@ static bool backends_alike(const struct layout_backend *a,
 }
 
 /*
- * The area of a backend: of all that look like it, from the top, as many are
- * passed over as backends of the same looks were made before.
+ * From the top, @skip backends of the same looks passed over.
+ * Return: position, or -1; @ret_found: how many there are in all.
  */
+static int area_pick(const struct layout_areas *l,
+		     const struct layout_backend *b, bool runs,
+		     unsigned int skip, unsigned int *ret_found)
+{
+	unsigned int found = 0;
+	int at = -1;
+
+	for (unsigned int i = l->nr; i > 0; i--) {
+		if (!looks_like(l, i - 1, b, runs))
+			continue;
+		if (found++ == skip)
+			at = (int)(i - 1);
+	}
+	*ret_found = found;
+	return at;
+}
+
+/* The first area of a backend, or -1. */
 static int area_find(const struct layout_want *w, const struct layout_areas *l,
 		     unsigned int backend, bool *ret_doubtful)
 {
 	const struct layout_backend *b = &w->backend[backend];
-	unsigned int alike = 0, before = 0, found = 0;
-	int at = -1;
+	unsigned int alike = 0, before = 0, found;
+	int at;
 
 	for (unsigned int i = 0; i < w->nr_backends; i++) {
 		if (!backends_alike(&w->backend[i], b))
@@ -254,12 +281,9 @@ static int area_find(const struct layout_want *w, const struct layout_areas *l,
 		alike++;
 		before += i < backend;
 	}
-	for (unsigned int i = l->nr; i > 0; i--) {
-		if (!looks_like(&l->area[i - 1], b))
-			continue;
-		if (found++ == before)
-			at = (int)(i - 1);
-	}
+	at = area_pick(l, b, false, before, &found);
+	if (found < alike)
+		at = area_pick(l, b, true, before, &found);
 	*ret_doubtful = found != alike;
 	return at;
 }

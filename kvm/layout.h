@@ -25,9 +25,8 @@
 #define LAYOUT_PATH_MAX	    128u
 #define LAYOUT_BACKENDS_MAX 32u
 #define LAYOUT_DIMMS_MAX    16u
-#define LAYOUT_AREAS_MAX    256u
-/* A mapping below this is no guest's memory. */
-#define LAYOUT_AREA_MIN (UINT64_C(1) << 20)
+/* Writable ones: each thread has a stack, and often a heap. */
+#define LAYOUT_AREAS_MAX 2048u
 
 /* What the command line says that matters to alignment: bits. */
 enum layout_fact {
@@ -97,7 +96,7 @@ struct layout_hint {
 	bool virtio_mem;
 };
 
-/* A mapping, contiguous ones of the same thing taken together. */
+/* A writable mapping. */
 struct layout_area {
 	uint64_t start, end, offset;
 	bool shared, anon;
