@@ -86,7 +86,7 @@ $(BUILD)/daemon/vmdefragd: $(call obj,daemon/main.c) $(DAEMON_ARCHIVES)
 	$(call link,,$(DAEMON_LIBS))
 # With the policy itself, for replay; of the libraries only what that needs.
 $(BUILD)/daemon/vmdefragctl: $(call obj,$(CTL_SRC)) $(BUILD)/libdaemon.a \
-		$(BUILD)/libcommon.a
+		$(BUILD)/libkvm.a $(BUILD)/libcommon.a
 	$(call link,,-ljansson -linih)
 $(BUILD)/guest-agent/vmdefrag-agent: $(call obj,guest-agent/main.c) \
 		$(AGENT_ARCHIVES)

@@ -140,3 +140,33 @@ void act_plan(struct vm *v, const struct policy_plan *plan, uint64_t now_us)
 			break; /* one at a time; the next tick asks again */
 	}
 }
+
+/* A batch, at most so long: a fifth of the helper's time in all. */
+#define COLLAPSE_TIME_US (100 * MSEC_US)
+/* A single call took 7.7 s once; the helper is replaced before that. */
+#define COLLAPSE_DEADLINE_US (2 * SEC_US)
+
+int act_collapse(struct vm *v, const struct collapse_plan *plan,
+		 uint64_t now_us)
+{
+	struct ipc_msg m = {.op = IPC_COLLAPSE};
+	int r;
+
+	static_assert(COLLAPSE_PLAN_MAX <= IPC_COLLAPSE_MAX, "a plan fits");
+	if (!vm_is_active(v))
+		return -EPERM;
+	if (v->collapsing)
+		return -EBUSY;
+	vm_map_guest(v, &m.collapse.guest);
+	m.collapse.nr = plan->nr;
+	m.collapse.max_time_us = COLLAPSE_TIME_US;
+	for (uint32_t i = 0; i < plan->nr; i++)
+		m.collapse.block[i] = (uint32_t)memslots_block(
+			&v->map.slots, plan->index[i], NULL);
+	r = link_call(&v->m->link[ROLE_HELPER], &m,
+		      now_us + COLLAPSE_DEADLINE_US, vm_map_collapsed, v->m,
+		      v->serial);
+	if (!r)
+		v->collapsing = true;
+	return r;
+}

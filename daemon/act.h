@@ -37,4 +37,13 @@ void act_release(struct vm *v);
  */
 void act_cancel(struct vm *v);
 
+/**
+ * act_collapse() - have the helper collapse what a plan says
+ *
+ * Return: 0; -EPERM in a mode that changes nothing; -EBUSY while one is under
+ * way; as link_call().
+ */
+int act_collapse(struct vm *v, const struct collapse_plan *plan,
+		 uint64_t now_us);
+
 #endif

@@ -157,7 +157,7 @@ static int serve_map(struct helper *h, struct ipc_msg *m)
 
 static int serve_collapse(struct helper *h, struct ipc_msg *m)
 {
-	int r = helper_map_collapse(h->proc_fd, m);
+	int r = helper_map_collapse(h->proc_fd, h->cgroup_fd, m);
 
 	return ipc_answer(h->core_fd, m, r, -1);
 }

@@ -11,6 +11,7 @@
 
 #include "collapse.h"
 #include "helper_map.h"
+#include "hostcgroup.h"
 #include "mapfile.h"
 #include "util.h"
 
@@ -97,7 +98,22 @@ int helper_map_scan(int proc_fd, struct ipc_msg *req)
  */
 #define PRESENT_MIN (512u * 3 / 4)
 
-int helper_map_collapse(int proc_fd, struct ipc_msg *m)
+/*
+ * A collapse takes a new huge page before it gives up the old pages, and fills
+ * holes: so much must be free in the group, or the guest would be throttled or
+ * reclaimed from for it.
+ */
+#define ROOM_MIN_KIB (16 * 1024)
+
+static int room_check(int proc_fd, int cgroup_fd, pid_t pid)
+{
+	uint64_t room_kib;
+	int r = hostcgroup_room(proc_fd, cgroup_fd, pid, &room_kib);
+
+	return r < 0 ? r : room_kib < ROOM_MIN_KIB ? -EBUSY : 0;
+}
+
+int helper_map_collapse(int proc_fd, int cgroup_fd, struct ipc_msg *m)
 {
 	struct ipc_msg req = *m;
 	uint64_t begun_us = own_cpu_us(), until_us;
@@ -117,8 +133,13 @@ int helper_map_collapse(int proc_fd, struct ipc_msg *m)
 	if (fd < 0)
 		r = -errno;
 	for (uint32_t i = 0; !r && i < req.collapse.nr; i++) {
-		m->collapsed.result[i] = (int16_t)collapse_block(
-			&p, fd, &l.slots, req.collapse.block[i], PRESENT_MIN);
+		int one = room_check(proc_fd, cgroup_fd, p.pid);
+
+		if (!one)
+			one = collapse_block(&p, fd, &l.slots,
+					     req.collapse.block[i],
+					     PRESENT_MIN);
+		m->collapsed.result[i] = (int16_t)one;
 		m->collapsed.nr = i + 1;
 		if (now_us() >= until_us)
 			break;

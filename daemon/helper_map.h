@@ -17,6 +17,6 @@ int helper_map_scan(int proc_fd, struct ipc_msg *req);
  *
  * Return: 0, or -errno.
  */
-int helper_map_collapse(int proc_fd, struct ipc_msg *m);
+int helper_map_collapse(int proc_fd, int cgroup_fd, struct ipc_msg *m);
 
 #endif

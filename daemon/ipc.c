@@ -6,6 +6,7 @@
 
 #include "ipc.h"
 #include "policy.h"
+#include "policy_collapse.h"
 #include "util.h"
 
 /* More fds than the one allowed are taken too, so that they can be closed. */
@@ -83,7 +84,7 @@ static bool vm_ok(const struct ipc_vm *vm)
 	return text_ok(vm->name, sizeof(vm->name), 1) &&
 	       text_ok(vm->uuid, sizeof(vm->uuid), 0) && path_ok(vm->channel) &&
 	       (!vm->qmp[0] || path_ok(vm->qmp)) && vm->pid >= 0 &&
-	       vm->mode < VM_MODE_COUNT;
+	       vm->mode < VM_MODE_COUNT && vm->collapse < COLLAPSE_MODE_COUNT;
 }
 
 static bool pool_ok(const struct ipc_msg *m)

@@ -34,6 +34,7 @@
 #ifndef VMDEFRAG_IPC_H
 #define VMDEFRAG_IPC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -111,6 +112,8 @@ struct ipc_vm {
 	char qmp[IPC_PATH_MAX]; /* empty: none */
 	int32_t pid;		/* of QEMU; 0: whoever listens on channel */
 	uint32_t mode;		/* enum vm_mode */
+	uint32_t collapse;	/* enum collapse_mode */
+	bool hint;		/* tell the agent what is huge below it */
 };
 
 /* A memory device, as QMP's query-memory-devices tells. */

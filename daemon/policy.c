@@ -113,6 +113,9 @@ void policy_cfg_defaults(struct policy_cfg *cfg)
 		/* several missed directives; a lost host is noticed within
 		 * the time that a person waits */
 		.lease_us = 30 * SEC_US,
+		/* enum collapse_mode: on; only where the guest uses it */
+		.collapse = 1,
+		.hint = true,
 	};
 }
 

@@ -35,6 +35,8 @@ struct policy_cfg {
 	uint64_t cooldown_us;	 /* between actions on one node, at most */
 	uint64_t backoff_max_us; /* after actions that brought too little */
 	uint64_t lease_us;
+	uint32_t collapse; /* enum collapse_mode: host huge pages under it */
+	bool hint;	   /* tell agents what is huge below them */
 };
 
 /* Shipped defaults, each with its reason in policy.c. */

@@ -66,6 +66,21 @@ static json_t *fact_names_json(uint32_t facts)
 	return a;
 }
 
+static json_t *collapse_json(const struct vm *v)
+{
+	const struct collapse_state *c = &v->collapse;
+
+	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+			 "s:I}",
+			 "mode", collapse_mode_name(v->cfg.collapse), "state",
+			 collapse_hold_name(v->collapse_hold), "text",
+			 collapse_hold_text(v->collapse_hold), "asked",
+			 J(c->asked), "done", J(c->done), "busy", J(c->busy),
+			 "no_memory", J(c->no_memory), "memcg", J(c->memcg),
+			 "refused", J(c->refused), "skipped", J(c->skipped),
+			 "cpu_us", J(c->cpu_us));
+}
+
 json_t *status_alignment(const struct vm *v, uint64_t now_us)
 {
 	const struct vmmap *m = &v->map;
@@ -90,6 +105,7 @@ json_t *status_alignment(const struct vm *v, uint64_t now_us)
 		json_object_set_new(
 			o, "guest_age_ms",
 			json_integer(J((now_us - m->guest_us) / MSEC_US)));
+	json_object_set_new(o, "collapse", collapse_json(v));
 	if (m->last_error)
 		json_object_set_new(o, "error",
 				    json_string(strerror(-m->last_error)));

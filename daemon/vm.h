@@ -15,6 +15,7 @@
 #include "link.h"
 #include "peer.h"
 #include "policy.h"
+#include "policy_collapse.h"
 #include "vmmap.h"
 
 struct manager;
@@ -88,6 +89,11 @@ struct vm {
 	struct vm_proc proc;
 	struct vm_numa numa;
 	struct vmmap map;
+	struct collapse_state collapse;
+	enum collapse_hold collapse_hold; /* of the newest plan */
+	struct collapse_plan collapse_plan;
+	bool collapsing; /* the helper is at it */
+	uint64_t collapse_next_us;
 	/* where QMP says that its memory devices are */
 	uint32_t nr_dimms;
 	struct ipc_dimm dimm[IPC_DIMMS_MAX];
@@ -143,6 +149,11 @@ const char *vm_qmp_state_name(const struct vm *v, uint64_t now_us);
 
 /* vm_map.c: whose memory, for the helper's requests about it */
 void vm_map_guest(const struct vm *v, struct ipc_guest *ret_guest);
+/* the helper's answer to act_collapse(); a link_answer_fn */
+void vm_map_collapsed(void *ctx, uint64_t cookie, int result,
+		      const struct ipc_msg *m, int fd);
+/* something happened that changes what backs the VM: look soon */
+void vm_map_again(struct vm *v, uint64_t now_us);
 
 static inline bool vm_is_active(const struct vm *v)
 {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Asking both sides for the map of a VM, in time and within a budget. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
+#include "act.h"
+#include "hostview.h"
 #include "log.h"
 #include "manager.h"
 #include "util.h"
@@ -109,6 +112,143 @@ static void ask_guest(struct vm *v, uint64_t now_us)
 		now_us + MAX(MAP_PERIOD_US, words * GUEST_US_PER_WORD);
 }
 
+/* --- collapse ---------------------------------------------------------------
+ */
+
+/* 64 blocks each 250 ms: 512 MiB/s at most, 10 to 60 ms of work. */
+#define COLLAPSE_PAUSE_US (250 * MSEC_US)
+/* where there is nothing to do, until the map says otherwise */
+#define COLLAPSE_IDLE_US (2 * SEC_US)
+/* after a helper that had to be replaced: whatever held it may still be so */
+#define COLLAPSE_STUCK_US (30 * SEC_US)
+
+/* "some avg10=1.23 avg60=..." */
+static bool host_psi(uint16_t *ret_centi)
+{
+	char text[256];
+	unsigned int whole, part;
+
+	if (read_text_at(AT_FDCWD, "/proc/pressure/memory", text,
+			 sizeof(text)) <= 0 ||
+	    sscanf(text, "some avg10=%u.%2u", &whole, &part) != 2)
+		return false;
+	*ret_centi = (uint16_t)MIN(whole * 100 + part, 10000u);
+	return true;
+}
+
+static void host_free_blocks(const struct vm *v, uint64_t *free)
+{
+	const struct hostview *h = &v->m->nodes.view;
+
+	for (unsigned int i = 0; i < COLLAPSE_NODES_MAX; i++)
+		free[i] = UINT64_MAX;
+	for (uint32_t i = 0; i < h->nr_nodes; i++) {
+		if (h->node[i].id < COLLAPSE_NODES_MAX)
+			free[h->node[i].id] = hostview_blocks(&h->node[i], 9);
+	}
+	/* nodes that are not there have nothing */
+	for (unsigned int i = 0; i < COLLAPSE_NODES_MAX && h->nr_nodes; i++) {
+		if (free[i] == UINT64_MAX)
+			free[i] = 0;
+	}
+}
+
+static void collapse_input(const struct vm *v, uint64_t now_us,
+			   struct collapse_input *in)
+{
+	struct policy_snapshot s = vm_snapshot(v, now_us);
+	const struct vmmap *m = &v->map;
+
+	memset(in, 0, sizeof(*in));
+	in->mode = v->cfg.collapse;
+	in->paused = s.user_paused;
+	in->stopped = s.vm_stopped;
+	in->migrating = s.vm_migrating;
+	/* QEMU itself keeps a few pages locked or pinned at most */
+	in->pinned =
+		v->proc.valid && v->proc.locked_valid &&
+		v->proc.locked_kib + v->proc.pinned_kib > v->proc.rss_kib / 4;
+	in->thp_disabled = m->thp_disabled;
+	in->facts = m->facts;
+	in->host_known = m->host_us != 0;
+	in->guest_known = m->guest_us != 0 && v->peer.up;
+	in->host_age_us = now_us - m->host_us;
+	in->guest_age_us = now_us - m->guest_us;
+	in->psi_valid = host_psi(&in->psi_some_centi);
+	in->psi_abort_centi = (uint16_t)(v->pcfg.psi_abort_pct * 100);
+	host_free_blocks(v, in->free_blocks);
+	in->slots = &m->slots;
+	in->host = m->host;
+	in->guest = m->guest;
+	in->nr = m->nr;
+}
+
+void vm_map_collapsed(void *ctx, uint64_t cookie, int result,
+		      const struct ipc_msg *m, int fd)
+{
+	struct vm *v = manager_vm_by_serial(ctx, cookie);
+	uint64_t now = now_us();
+	uint32_t nr;
+
+	if (fd >= 0)
+		close(fd);
+	if (!v)
+		return;
+	v->collapsing = false;
+	if (result < 0) {
+		v->collapse_next_us =
+			now + (result == -ETIMEDOUT ? COLLAPSE_STUCK_US
+						    : COLLAPSE_IDLE_US);
+		if (result == -ETIMEDOUT)
+			history_event(&v->history,
+				      "collapse: the kernel did not come back "
+				      "in time");
+		return;
+	}
+	nr = MIN(m->collapsed.nr, v->collapse_plan.nr);
+	policy_collapse_result(&v->collapse, m->collapsed.result, nr, now);
+	v->collapse.cpu_us += m->collapsed.cpu_us;
+	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t at = v->collapse_plan.index[i];
+
+		if (m->collapsed.result[i] || at >= v->map.nr)
+			continue;
+		v->map.host[at].flags |= BACKING_HUGE;
+		v->map.host[at].present = 512;
+	}
+	vmmap_count(&v->map, now);
+}
+
+static void collapse_tick(struct vm *v, uint64_t now_us)
+{
+	struct collapse_input in;
+	int r;
+
+	if (v->collapsing || now_us < v->collapse_next_us)
+		return;
+	collapse_input(v, now_us, &in);
+	policy_collapse(&in, &v->collapse, now_us, &v->collapse_plan);
+	if (v->collapse_plan.hold != v->collapse_hold) {
+		v->collapse_hold = v->collapse_plan.hold;
+		history_event(&v->history, "collapse: %s%s: %s",
+			      collapse_hold_name(v->collapse_hold),
+			      vm_is_active(v) ? "" : " (observed only)",
+			      collapse_hold_text(v->collapse_hold));
+	}
+	v->collapse_next_us = now_us + COLLAPSE_IDLE_US;
+	if (v->collapse_hold != COLLAPSE_GO)
+		return;
+	r = act_collapse(v, &v->collapse_plan, now_us);
+	if (!r)
+		v->collapse_next_us = now_us + COLLAPSE_PAUSE_US;
+}
+
+void vm_map_again(struct vm *v, uint64_t now_us)
+{
+	v->map.next_us = MIN(v->map.next_us, now_us + SEC_US);
+	v->map.guest_next_us = MIN(v->map.guest_next_us, now_us + SEC_US);
+}
+
 void vm_map_message(struct vm *v, const struct msg_map *p, uint64_t now_us)
 {
 	if (vmmap_guest_part(&v->map, p, now_us))
@@ -119,4 +259,5 @@ void vm_map_tick(struct vm *v, uint64_t now_us)
 {
 	scan(v, now_us);
 	ask_guest(v, now_us);
+	collapse_tick(v, now_us);
 }

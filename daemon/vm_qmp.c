@@ -95,12 +95,16 @@ static void on_event(void *ctx, struct qmp *q, enum qmp_event event)
 	case QMP_EVENT_SHUTDOWN:
 		history_event(&v->history, "QEMU: guest shuts down");
 		break;
-	case QMP_EVENT_PORT:
 	case QMP_EVENT_BALLOON:
 	case QMP_EVENT_DEVICE:
+		vm_map_again(v, now_us());
+		return;
+	case QMP_EVENT_PORT:
 	case QMP_EVENT_COUNT:
 		return;
 	}
+	if (event == QMP_EVENT_MIGRATION)
+		vm_map_again(v, now_us());
 	if (event == QMP_EVENT_RUN || event == QMP_EVENT_MIGRATION)
 		vm_decide(v, now_us());
 }

@@ -43,7 +43,10 @@ class World(contextlib.ExitStack):
     def __enter__(self):
         super().__enter__()
         self.guest = self.enter_context(Guest(kernel="6.12", mem="2G",
-                                              agent=True))
+                                              agent=True,
+                                              # what it frees must stay as
+                                              # the host has it
+                                              free_page_reporting=False))
         # what is fragmented must stay so, until we say otherwise
         self.guest.check("sysctl -w vm.compaction_proactiveness=0")
         self.daemon = None
@@ -109,7 +112,7 @@ def _(w):
     equal(sum(s["len"] for s in found["slots"]), RAM, "memory found")
     check(not found["slots"][0]["doubtful"], "its slot is doubtful")
     check(found["slots"][0]["congruent"], "addresses disagree mod 2 MiB")
-    holds(" ".join(found["facts"]), "balloon", "free-page-reporting")
+    holds(" ".join(found["facts"]), "balloon")
 
 
 @suite.case("the map agrees with smaps and pagemap")
@@ -127,14 +130,25 @@ def _(w):
         w.guest.qmp("cont")
 
 
+def workload(w):
+    """820 huge pages, held until stop()."""
+    w.pid = w.guest.spawn(f"exec thpprobe --count {WORKLOAD_BLOCKS} --hold-ms 3600000"
+                  " >/run/workload.out 2>&1")
+    within(90, lambda: w.guest.meminfo()["AnonHugePages"]
+           >= WORKLOAD_BLOCKS * 2048 * 9 // 10, "the workload's huge pages",
+           0.5)
+
+
+def stop(w):
+    w.guest.check(f"kill -9 {w.pid}")
+    within(30, lambda: w.guest.meminfo()["AnonHugePages"] < 64 * 1024,
+           "the workload's end", 0.3)
+
+
 @suite.case("the guest's huge pages are seen, and lie on the host's")
 def _(w):
     w.serve()
-    w.guest.spawn(f"exec thpprobe --count {WORKLOAD_BLOCKS} --hold-ms 3600000"
-                  " >/run/workload.out 2>&1")
-    within(60, lambda: w.guest.meminfo()["AnonHugePages"]
-           >= WORKLOAD_BLOCKS * 2048 * 9 // 10, "the workload's huge pages",
-           0.5)
+    workload(w)
     a = w.fresh()["all"]
     huge = w.guest.meminfo()["AnonHugePages"] // 2048
     seen = a["huge_on_huge"] + a["guest_only"]
@@ -156,6 +170,66 @@ def _(w):
     for r in doc["ranges"]:
         for side in ("guest", "host", "fit"):
             equal(len(r[side]), r["blocks"], f"cells of {side}")
+
+
+# ------------------------------------------------------------------ collapse
+
+
+def ram_huge_kib(w):
+    return smaps.huge_kib(w.guest.pid, RAM)
+
+
+@suite.case("a balloon of 4 KiB pages breaks the host's huge pages: seen")
+def _(w):
+    g = w.guest
+    stop(w)
+    g.check("fragment --free-mib 1500 --seed 3", timeout=200)
+    before = ram_huge_kib(w)
+    g.qmp("balloon", value=600 * MIB)
+    within(60, lambda: g.qmp("query-balloon")["actual"] <= 620 * MIB,
+           "an inflated balloon", 0.5)
+    g.qmp("balloon", value=RAM)
+    within(60, lambda: g.qmp("query-balloon")["actual"] >= RAM - 4 * MIB,
+           "a deflated balloon", 0.5)
+    g.check("fragment --release", timeout=60)
+    check(ram_huge_kib(w) < before / 2,
+          f"huge pages of the host: {before} -> {ram_huge_kib(w)} KiB")
+    # free memory must not be given back, or it comes back huge
+    workload(w)
+    a = w.fresh()["all"]
+    huge = a["huge_on_huge"] + a["guest_only"]
+    print(f"# after the balloon: {a}")
+    check(huge >= WORKLOAD_BLOCKS * 9 // 10, f"{huge} huge blocks in guest")
+    check(a["guest_only"] > huge // 4, f"nothing to mend: {a}")
+
+
+@suite.case("observe decides the same, and changes nothing")
+def _(w):
+    before = ram_huge_kib(w)
+    state = w.alignment()["collapse"]
+    equal(state["state"], "go", "what would be done")
+    equal(state["asked"], 0, "blocks asked for")
+    check(abs(ram_huge_kib(w) - before) <= 32 * 1024, "smaps has changed")
+    holds(str(w.daemon.history()), "observed only")
+
+
+@suite.case("balanced collapses what the guest holds huge, and no more")
+def _(w):
+    w.serve("balanced")
+    before = w.fresh()
+    rss = w.guest.rss_kib()
+    goal = lambda: (lambda a: a if a.get("guest_known") and
+                    a["all"]["score_permille"] >= 950 else None)(
+                        w.alignment())
+    a, took = within(120, goal, "95 % huge on huge", 0.5)
+    print(f"# {took:.0f} s; {a['all']}; {a['collapse']}")
+    check(a["collapse"]["done"] > 0, "nothing was collapsed")
+    check(ram_huge_kib(w) // 2048 >= a["all"]["huge_on_huge"] * 0.95,
+          "smaps knows nothing of it")
+    grown = w.guest.rss_kib() - rss
+    check(grown <= RAM // 1024 // 50,
+          f"host memory grew by {grown} KiB of {rss}")
+    check(before["all"]["score_permille"] < 900, "it was good before")
 
 
 sys.exit(suite.run(World))
