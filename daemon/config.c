@@ -79,6 +79,8 @@ static const struct conf_key config_keys[] = {
 
 	{"policy", "Collapse", CONF_ENUM, OF_POLICY(collapse), 0,
 	 COLLAPSE_MODE_COUNT, collapse_mode_name},
+	{"policy", "MapInterval", CONF_TIME_US, OF_POLICY(map_interval_us),
+	 500 * MSEC_US, 3600 * SEC_US, NULL},
 	{"policy", "Hint", CONF_BOOL, OF_POLICY(hint), 0, 0, NULL},
 
 	{"vm", "Channel", CONF_STRING, OF_VM(channel), 1, IPC_PATH_MAX, NULL},

@@ -37,6 +37,7 @@ struct policy_cfg {
 	uint64_t lease_us;
 	uint32_t collapse; /* enum collapse_mode: host huge pages under it */
 	bool hint;	   /* tell agents what is huge below them */
+	uint64_t map_interval_us; /* between two looks at what backs a VM */
 };
 
 /* Shipped defaults, each with its reason in policy.c. */
@@ -51,6 +52,8 @@ struct policy_snapshot {
 	bool vm_stopped;     /* QMP: not running */
 	bool vm_migrating;   /* QMP: migration, snapshot: no page may move */
 	bool action_running; /* an action of ours is under way */
+	/* the host has base pages under the guest, and that will stay so */
+	bool host_base;
 };
 
 /* Why the policy wants what it wants; the stable vocabulary of history,
@@ -72,6 +75,7 @@ enum decision_reason {
 	REASON_HEADROOM,   /* reserve short, memory fragmented: act */
 	REASON_REQUEST,	   /* vmdefragctl compact */
 	REASON_WATERMARKS, /* knobs follow the reserve */
+	REASON_HOST_BASE,  /* huge pages would lie on base pages for good */
 	REASON_COUNT
 };
 

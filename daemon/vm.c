@@ -192,6 +192,7 @@ struct policy_snapshot vm_snapshot(const struct vm *v, uint64_t now_us)
 		.report_age_us = v->have_report ? now_us - v->report_us : 0,
 		.user_paused = v->paused || v->m->all_paused,
 		.action_running = v->action.id != 0,
+		.host_base = vm_map_host_base(v),
 	};
 
 	vm_qmp_state(v, &s, now_us);
@@ -279,6 +280,10 @@ static void proc_sampled(void *ctx, uint64_t cookie, int result,
 	if (!v)
 		return;
 	v->proc.asked = false;
+	if (result == -ECONNRESET) {
+		v->proc.next_us = 0; /* the helper is another: at once */
+		return;
+	}
 	v->proc.last_error = result;
 	if (result < 0) {
 		/* start_time stays: another program under QEMU's number is
@@ -309,6 +314,10 @@ static void numa_sampled(void *ctx, uint64_t cookie, int result,
 	if (!v)
 		return;
 	v->numa.asked = false;
+	if (result == -ECONNRESET) {
+		v->numa.next_us = 0;
+		return;
+	}
 	v->numa.last_error = result;
 	v->numa.valid = !result;
 	if (result < 0)

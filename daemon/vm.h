@@ -92,7 +92,8 @@ struct vm {
 	struct collapse_state collapse;
 	enum collapse_hold collapse_hold; /* of the newest plan */
 	struct collapse_plan collapse_plan;
-	bool collapsing; /* the helper is at it */
+	uint64_t ballooned_kib; /* the most that was ever seen missing */
+	bool collapsing;	/* the helper is at it */
 	uint64_t collapse_next_us;
 	/* where QMP says that its memory devices are */
 	uint32_t nr_dimms;
@@ -152,6 +153,8 @@ void vm_map_guest(const struct vm *v, struct ipc_guest *ret_guest);
 /* the helper's answer to act_collapse(); a link_answer_fn */
 void vm_map_collapsed(void *ctx, uint64_t cookie, int result,
 		      const struct ipc_msg *m, int fd);
+/* base pages under the guest, and no way to change that */
+bool vm_map_host_base(const struct vm *v);
 /* something happened that changes what backs the VM: look soon */
 void vm_map_again(struct vm *v, uint64_t now_us);
 

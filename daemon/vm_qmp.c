@@ -72,6 +72,16 @@ static void flush(struct vm *v)
 	}
 }
 
+static void balloon_seen(struct vm *v, uint64_t bytes)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < v->map.slots.nr; i++)
+		all += v->map.slots.slot[i].len;
+	if (all > bytes)
+		v->ballooned_kib = MAX(v->ballooned_kib, (all - bytes) / 1024);
+}
+
 static void on_event(void *ctx, struct qmp *q, enum qmp_event event)
 {
 	struct vm *v = ctx;
@@ -96,6 +106,9 @@ static void on_event(void *ctx, struct qmp *q, enum qmp_event event)
 		history_event(&v->history, "QEMU: guest shuts down");
 		break;
 	case QMP_EVENT_BALLOON:
+		balloon_seen(v, q->balloon_bytes);
+		vm_map_again(v, now_us());
+		return;
 	case QMP_EVENT_DEVICE:
 		vm_map_again(v, now_us());
 		return;

@@ -26,6 +26,7 @@ static const char *const fact_names[] = {
 	[LAYOUT_BALLOON] = "balloon",
 	[LAYOUT_REPORTING] = "free-page-reporting",
 	[LAYOUT_NUMATUNE] = "numatune",
+	[LAYOUT_INCOMING] = "incoming",
 	[LAYOUT_NOT_QEMU] = "not-qemu",
 	[LAYOUT_MACHINE_UNKNOWN] = "machine-unknown",
 	[LAYOUT_BACKEND_UNKNOWN] = "backend-unknown",

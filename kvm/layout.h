@@ -38,6 +38,7 @@ enum layout_fact {
 	LAYOUT_BALLOON,
 	LAYOUT_REPORTING, /* free-page reporting is on */
 	LAYOUT_NUMATUNE,  /* a backend is bound to host nodes */
+	LAYOUT_INCOMING,  /* started to receive a migration */
 	/* what keeps the layout from being whole */
 	LAYOUT_NOT_QEMU,
 	LAYOUT_MACHINE_UNKNOWN,

@@ -278,6 +278,8 @@ static void parse_option(struct scan *s, const char *name, const char *arg,
 		fact(s, LAYOUT_KVM);
 	if (!arg)
 		return;
+	if (!strcmp(name, "incoming"))
+		fact(s, LAYOUT_INCOMING);
 	if (!strcmp(name, "mem-path"))
 		text_set(s->mem_path, sizeof(s->mem_path), arg);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
