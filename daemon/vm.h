@@ -96,6 +96,7 @@ struct vm {
 	bool collapsing;	/* the helper is at it */
 	uint64_t collapse_next_us;
 	/* where QMP says that its memory devices are */
+	uint64_t dimms_id; /* of the query under way; 0: none */
 	uint32_t nr_dimms;
 	struct ipc_dimm dimm[IPC_DIMMS_MAX];
 	struct history history;
