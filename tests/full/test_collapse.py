@@ -60,7 +60,7 @@ def _(w):
 
 @suite.case("collapse impossible: no blocks of 2 MiB are made in the guest")
 def _(w):
-    w.serve("balanced", "--set", "policy.Collapse=off")
+    w.serve("balanced", "Collapse = off\n")
     within(30, lambda: (w.alignment().get("collapse") or {}).get("state")
            == "off" and w.alignment().get("guest_known"), "collapse off")
     within(30, lambda: "host-base" in str(w.daemon.history()),

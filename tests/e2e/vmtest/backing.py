@@ -48,18 +48,18 @@ class World(contextlib.ExitStack):
         self.guest.check("sysctl -w vm.compaction_proactiveness=0")
         self.daemon = None
         self.conf = self.guest.dir / "vmdefragd.conf"
-        self.conf.write_text("[policy]\nMapInterval = 1s\n")
         return self
 
     def __exit__(self, *exc):
         self.end_daemon()
         return super().__exit__(*exc)
 
-    def serve(self, mode="observe", *args):
+    def serve(self, mode="observe", policy=""):
         self.end_daemon()
+        self.conf.write_text("[policy]\nMapInterval = 1s\n" + policy)
         self.daemon = Daemon({"lab": self.guest}, mode=mode,
                              args=["--report-interval", "300ms",
-                                   "--config", str(self.conf), *args])
+                                   "--config", str(self.conf)])
         self.daemon.start()
         self.daemon.wait_session("lab")
 
