@@ -12,7 +12,7 @@ SHELL := /bin/bash
 .SUFFIXES:
 
 CC ?= gcc
-BUILD := build$(if $(SAN),-san)
+BUILD ?= build$(if $(SAN),-san)
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2))
 
@@ -150,6 +150,45 @@ $(LAB_BIN): $(BUILD)/lab/%: tests/lab/guest/%.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 -g -Wall -Wextra -static -o $@ $<
+
+# --- installation ----------------------------------------------------------
+# make install DESTDIR=…: both sides; install-host and install-guest: one.
+# Configuration that is there is left alone.
+
+PREFIX ?= /usr
+SBINDIR := $(DESTDIR)$(PREFIX)/sbin
+BINDIR := $(DESTDIR)$(PREFIX)/bin
+LIBDIR := $(DESTDIR)$(PREFIX)/lib
+MANDIR := $(DESTDIR)$(PREFIX)/share/man
+ETCDIR := $(DESTDIR)/etc/vmdefrag
+COMPLETIONS := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+put = install -D -m $(1) $(2) $(3)
+
+install-host: $(BUILD)/daemon/vmdefragd $(BUILD)/daemon/vmdefragctl
+	$(Q)$(call put,755,$(BUILD)/daemon/vmdefragd,$(SBINDIR)/vmdefragd)
+	$(Q)$(call put,755,$(BUILD)/daemon/vmdefragctl,$(BINDIR)/vmdefragctl)
+	$(Q)for u in vmdefragd.service vmdefragd.socket; do \
+		$(call put,644,systemd/$$u,$(LIBDIR)/systemd/system/$$u); done
+	$(Q)$(call put,644,systemd/vmdefrag.sysusers,$(LIBDIR)/sysusers.d/vmdefrag.conf)
+	$(Q)$(call put,644,systemd/vmdefrag.tmpfiles,$(LIBDIR)/tmpfiles.d/vmdefrag.conf)
+	$(Q)$(call put,644,systemd/90-vmdefrag.preset,$(LIBDIR)/systemd/system-preset/90-vmdefrag.preset)
+	$(Q)$(call put,644,systemd/vmdefragctl.bash-completion,$(COMPLETIONS)/vmdefragctl)
+	$(Q)install -d -m 755 $(ETCDIR)/vmdefragd.conf.d
+	$(Q)[ -e $(ETCDIR)/vmdefragd.conf ] || \
+		$(call put,640,systemd/vmdefragd.conf,$(ETCDIR)/vmdefragd.conf)
+	$(Q)for m in vmdefragd.8 vmdefragctl.1 vmdefragd.conf.5; do \
+		$(call put,644,man/$$m,$(MANDIR)/man$${m##*.}/$$m); done
+
+install-guest: $(BUILD)/guest-agent/vmdefrag-agent
+	$(Q)$(call put,755,$(BUILD)/guest-agent/vmdefrag-agent,$(SBINDIR)/vmdefrag-agent)
+	$(Q)$(call put,644,systemd/vmdefrag-agent.service,$(LIBDIR)/systemd/system/vmdefrag-agent.service)
+	$(Q)$(call put,644,systemd/70-vmdefrag-agent.rules,$(LIBDIR)/udev/rules.d/70-vmdefrag-agent.rules)
+	$(Q)[ -e $(ETCDIR)/agent.conf ] || \
+		$(call put,644,systemd/agent.conf,$(ETCDIR)/agent.conf)
+	$(Q)for m in vmdefrag-agent.8 vmdefrag-agent.conf.5; do \
+		$(call put,644,man/$$m,$(MANDIR)/man$${m##*.}/$$m); done
+
+install: install-host install-guest
 
 test-programs: $(PROGRAMS) $(UNIT_BIN) $(FUZZ_BIN) $(FUZZ_AGENT_BIN) $(PROBE_BIN) $(TOOL_BIN) $(LAB_BIN)
 

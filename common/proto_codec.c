@@ -47,6 +47,12 @@ static uint8_t *take(struct cursor *c, size_t n)
 	return p;
 }
 
+/* Is there a field that was added later? A sender of before ends here. */
+static bool tail_left(const struct cursor *c)
+{
+	return !c->bad && (c->encode || c->left);
+}
+
 static void visit_u64(struct cursor *c, uint64_t *v)
 {
 	uint8_t *p = take(c, sizeof(*v));
@@ -315,6 +321,8 @@ static void visit_node(struct cursor *c, struct node_report *n)
 			     "node.unusable_permille");
 	visit_u16_in(c, &n->score_pct, 0, 100, "node.score_pct");
 	visit_curve(c, &n->curve);
+	if (tail_left(c))
+		visit_u64(c, &n->held_pages);
 }
 
 static void visit_mthp(struct cursor *c, struct mthp_report *t)
@@ -444,6 +452,9 @@ static void visit_action(struct cursor *c, struct msg_action *m)
 	visit_u64(c, &m->max_cpu_us);
 	visit_u64(c, &m->max_time_us);
 	visit_text(c, m->reason, "action.reason");
+	if (tail_left(c))
+		visit_u32_in(c, &m->hold_ms, 0, ACTION_HOLD_MAX_MS,
+			     "action.hold_ms");
 }
 
 static void visit_cancel(struct cursor *c, struct msg_cancel *m)

@@ -37,6 +37,7 @@ struct config {
 	uint32_t loop;		     /* enum loop_kind */
 	bool verbose;
 	uint64_t report_interval_us;
+	uint64_t blocks_max_words; /* of the host's kpageflags, a look */
 	struct policy_cfg policy;
 	size_t nr_vms;
 	struct ipc_vm *vm; /* CONFIG_VMS_MAX of them */
@@ -64,6 +65,17 @@ void config_free(struct config *cfg);
  * Return: 0; -ENOENT; another -errno.
  */
 int config_load(struct config *cfg, const char *path, char *what);
+
+/**
+ * config_load_all() - the file, then those of FILE.d that end in .conf, by name
+ * @ret_found: is there any of them?
+ *
+ * A later value replaces an earlier one. A VM is told in one file.
+ *
+ * Return: 0; -errno with @what.
+ */
+int config_load_all(struct config *cfg, const char *path, bool *ret_found,
+		    char *what);
 
 /**
  * config_set() - one value of [daemon] or [policy], from the command line

@@ -30,6 +30,7 @@ struct client {
 	size_t out_len, out_sent;
 	struct job *job;
 	uint64_t recorded; /* serial of the VM; 0: none */
+	bool wants_blocks; /* "nodes" is answered once they were looked at */
 };
 
 struct control {
@@ -296,6 +297,8 @@ static void cmd_compact(struct client *cl, const json_t *req)
 {
 	json_int_t blocks = ACTION_BLOCKS_ALL;
 	json_int_t time_ms = COMPACT_TIME_DEFAULT_US / MSEC_US, order = 0;
+	json_int_t hold_ms = 0;
+	struct job_ask ask;
 	const char *name = text_of(req, "backend"), *why = "";
 	struct vm *v = vm_of(cl, req);
 	int backend = BACKEND_AUTO, r;
@@ -304,7 +307,8 @@ static void cmd_compact(struct client *cl, const json_t *req)
 	    !number_of(cl, req, "blocks", 1, ACTION_BLOCKS_ALL, &blocks) ||
 	    !number_of(cl, req, "order", 1, PROTO_ORDERS_MAX - 1, &order) ||
 	    !number_of(cl, req, "time_ms", 100, COMPACT_TIME_MAX_US / MSEC_US,
-		       &time_ms))
+		       &time_ms) ||
+	    !number_of(cl, req, "hold_ms", 0, ACTION_HOLD_MAX_MS, &hold_ms))
 		return;
 	if (cl->job) {
 		client_error(cl, "this connection already waits for one");
@@ -316,20 +320,55 @@ static void cmd_compact(struct client *cl, const json_t *req)
 		client_error(cl, "no backend '%.32s'", name);
 		return;
 	}
-	r = job_start(v, cl, (uint32_t)blocks, (uint8_t)backend, (uint8_t)order,
-		      (uint64_t)time_ms * MSEC_US, now_us(), &cl->job, &why);
+	ask = (struct job_ask){
+		.blocks = (uint32_t)blocks,
+		.backend = (uint8_t)backend,
+		.order = (uint8_t)order,
+		.hold_ms = (uint32_t)hold_ms,
+		.time_us = (uint64_t)time_ms * MSEC_US,
+	};
+	r = job_start(v, cl, &ask, now_us(), &cl->job, &why);
 	if (r < 0)
 		client_error(cl, "%s: %s", v->cfg.name, why);
 }
 
-static void cmd_nodes(struct client *cl, const json_t *req)
+static void send_nodes(struct client *cl)
 {
 	json_t *o = status_nodes(cl->c->m, now_us());
 
-	(void)req;
 	if (o)
 		json_object_set_new(o, "ok", json_true());
 	client_send(cl, o);
+}
+
+/* From the manager: pageblocks of all nodes were looked at. */
+static void blocks_done(struct manager *m)
+{
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+		struct client *cl = &m->control->client[i];
+
+		if (cl->fd < 0 || !cl->wants_blocks)
+			continue;
+		cl->wants_blocks = false;
+		send_nodes(cl);
+	}
+}
+
+static void cmd_nodes(struct client *cl, const json_t *req)
+{
+	struct manager *m = cl->c->m;
+
+	if (!json_is_true(json_object_get(req, "blocks"))) {
+		send_nodes(cl);
+		return;
+	}
+	if (!cl->may_change) {
+		client_error(cl, "a look at all pageblocks costs CPU time: "
+				 "only root may ask for it");
+		return;
+	}
+	cl->wants_blocks = true;
+	nodeblocks_start(m, m->cfg->blocks_max_words);
 }
 
 /* The client that a cookie stands for, if it is still the same. */
@@ -615,6 +654,7 @@ static void on_client(struct source *s, int fd)
 	cl->closing = false;
 	cl->job = NULL;
 	cl->recorded = 0;
+	cl->wants_blocks = false;
 	if (loop_recv(c->m->loop, &cl->in, fd) < 0)
 		client_close(cl);
 }
@@ -642,6 +682,7 @@ int control_open(struct manager *m, int listen_fd, struct control **ret_ctl)
 	}
 	m->job_event = job_event;
 	m->record = record_line;
+	m->nodeblocks.done = blocks_done;
 	m->control = c;
 	r = loop_accept(m->loop, &c->listen, listen_fd);
 	if (r < 0) {

@@ -13,12 +13,14 @@
  *	{"cmd": "dump-config"}
  *	{"cmd": "record", "vm": NAME}	lines of a recording (recording.h), for
  *					as long as the connection lasts
- *	{"cmd": "nodes"}		the host's own memory, node by node
+ *	{"cmd": "nodes", "blocks": B}	the host's own memory, node by node;
+ *with blocks (root) once all pageblocks were looked at
  *	{"cmd": "compact-node", "node": N, "blocks": N, "time_ms": N}
  *					root; of the host, until so many more
  *					blocks are free, or all that can be had
  *	{"cmd": "compact", "vm": NAME, "blocks": N, "order": N,
- *	 "backend": NAME, "time_ms": N}	root; all but vm may be left out
+ *	 "backend": NAME, "time_ms": N,
+ *	 "hold_ms": N}			root; all but vm may be left out
  *	{"cmd": "cancel"}		root; the work this client asked for
  *	{"cmd": "pause", "vm": NAME}	root; without vm: all
  *	{"cmd": "resume", "vm": NAME}

@@ -17,6 +17,8 @@
 
 /* Redialling, leases, penalties and deadlines are all coarser than this. */
 #define TICK_US (250 * MSEC_US)
+/* a tenth of the silence that the supervisor bears */
+#define ALIVE_US (1 * SEC_US)
 
 struct core {
 	struct loop *loop;
@@ -157,7 +159,7 @@ static int core_open(struct core *c, const struct config *cfg, int listen_fd)
 
 static int core_run(struct core *c)
 {
-	uint64_t next_tick_us = now_us();
+	uint64_t next_tick_us = now_us(), next_alive_us = 0;
 
 	while (!c->stop) {
 		uint64_t now = now_us();
@@ -166,6 +168,10 @@ static int core_run(struct core *c)
 		if (now >= next_tick_us) {
 			manager_tick(&c->m, now);
 			next_tick_us = now + TICK_US;
+		}
+		if (now >= next_alive_us) {
+			tell_supervisor(c, IPC_ALIVE, ROLE_CORE);
+			next_alive_us = now + ALIVE_US;
 		}
 		if (c->m.synced && !c->ready_sent) {
 			c->ready_sent = true;

@@ -15,6 +15,8 @@
 
 #define SOCKET_DEFAULT	  "/run/vmdefrag/control.sock"
 #define ANSWER_TIMEOUT_MS 5000
+/* BlocksMaxWords as shipped takes the helper 6 s, emulated a minute and more */
+#define LOOK_TIMEOUT_MS 300000
 /* a signal that comes just before poll(2) does not end it */
 #define INTERRUPT_LOOK_MS 200
 
@@ -169,8 +171,8 @@ int ctl_ask(struct ctl *c, json_t *req, json_t **ret_answer)
 
 struct args {
 	const char *vm;
-	bool all;
-	long long blocks, order, time_ms;
+	bool all, look_blocks;
+	long long blocks, order, time_ms, hold_ms;
 	const char *backend;
 	const char *file, *config;
 	int mode;
@@ -248,8 +250,12 @@ static int run_dump_config(struct ctl *c, const struct args *a)
 
 static int run_nodes(struct ctl *c, const struct args *a)
 {
-	(void)a;
-	return ask_and_show(c, json_pack("{s:s}", "cmd", "nodes"), table_nodes);
+	json_t *req = json_pack("{s:s, s:b}", "cmd", "nodes", "blocks",
+				a->look_blocks);
+
+	if (a->look_blocks)
+		c->answer_timeout_ms = LOOK_TIMEOUT_MS;
+	return ask_and_show(c, req, table_nodes);
 }
 
 static void print_node_compacted(const json_t *o)
@@ -383,6 +389,8 @@ static int run_compact(struct ctl *c, const struct args *a)
 		json_object_set_new(req, "order", json_integer(a->order));
 	if (a->time_ms)
 		json_object_set_new(req, "time_ms", json_integer(a->time_ms));
+	if (a->hold_ms)
+		json_object_set_new(req, "hold_ms", json_integer(a->hold_ms));
 	ctl_catch_interrupt();
 	r = ctl_send(c, req);
 	if (r < 0) {
@@ -443,9 +451,11 @@ static const struct {
 	{"history", NEEDS_VM, run_history,
 	 "VM: decisions with their evidence, and results"},
 	{"compact", NEEDS_VM, run_compact,
-	 "VM [--blocks N] [--order N] [--backend NAME] [--time SEC]"},
+	 "VM [--blocks N] [--order N] [--backend NAME] [--time SEC]\n"
+	 "               [--hold SEC]: of the blocks asked for, until needed"},
 	{"nodes", NEEDS_NOTHING, run_nodes,
-	 "the host's own memory: free blocks, pools, VMs by node"},
+	 "the host's own memory: free blocks, pools, VMs by node\n"
+	 "               [--pageblocks]: look at what all pageblocks hold"},
 	{"compact-node", NEEDS_VM, run_compact_node,
 	 "NODE of the host [--blocks N] [--time SEC]"},
 	{"pause", NEEDS_NOTHING, run_pause,
@@ -501,10 +511,12 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 		{"socket", required_argument, NULL, 's'},
 		{"json", no_argument, NULL, 'j'},
 		{"all", no_argument, NULL, 'a'},
+		{"pageblocks", no_argument, NULL, 'P'},
 		{"blocks", required_argument, NULL, 'b'},
 		{"order", required_argument, NULL, 'o'},
 		{"backend", required_argument, NULL, 'k'},
 		{"time", required_argument, NULL, 't'},
+		{"hold", required_argument, NULL, 'H'},
 		{"interval", required_argument, NULL, 'i'},
 		{"turns", required_argument, NULL, 'n'},
 		{"config", required_argument, NULL, 'c'},
@@ -526,6 +538,9 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 		case 'a':
 			a->all = true;
 			break;
+		case 'P':
+			a->look_blocks = true;
+			break;
 		case 'b':
 			a->blocks = number("--blocks", optarg, UINT32_MAX - 1);
 			break;
@@ -538,6 +553,9 @@ static int parse_args(int argc, char **argv, struct ctl *c, struct args *a)
 			break;
 		case 't':
 			a->time_ms = 1000 * number("--time", optarg, 3600);
+			break;
+		case 'H':
+			a->hold_ms = 1000 * number("--hold", optarg, 3600);
 			break;
 		case 'i':
 			a->interval_ms =

@@ -245,6 +245,24 @@ static void pool_row(const json_t *p)
 	putchar('\n');
 }
 
+/* What the pageblocks of a node hold, where somebody asked for it. */
+static void blocks_row(const json_t *b)
+{
+	if (!b)
+		return;
+	if (json_object_get(b, "error")) {
+		printf("  pageblocks: not seen: %s\n", str(b, "error"));
+		return;
+	}
+	printf("  pageblocks: %lld free, %lld movable, %lld hugetlb, "
+	       "%lld with unmovable pages; seen %lld s ago%s\n",
+	       num(b, "free"), num(b, "movable"), num(b, "hugetlb"),
+	       num(b, "unmovable"), num(b, "age_ms") / 1000,
+	       json_is_true(json_object_get(b, "whole"))
+		       ? ""
+		       : ", in part (BlocksMaxWords)");
+}
+
 static void host_node(const json_t *n, long long order)
 {
 	const json_t *trend = json_object_get(n, "trend_blocks_per_min");
@@ -265,6 +283,7 @@ static void host_node(const json_t *n, long long order)
 	       (double)json_integer_value(
 		       json_array_get(unusable, (size_t)order)) /
 		       10);
+	blocks_row(json_object_get(n, "blocks"));
 	json_array_foreach(json_object_get(n, "pools"), i, p)
 	{
 		if (num(p, "pages"))

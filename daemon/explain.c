@@ -189,7 +189,42 @@ static void explain_memory(struct lines *l, const struct vm *v)
 					    100 / f.pages)
 			   : 0,
 		   v->hello.pmd_order);
+		if (r->node[i].held_pages)
+			OK(l,
+			   "guest node %u: %" PRIu64 " MiB more in blocks that "
+			   "the agent holds until somebody needs them",
+			   r->node[i].node,
+			   r->node[i].held_pages * (v->hello.page_size / 1024) /
+				   1024);
 	}
+}
+
+/* Whether what becomes free goes back to the host, and in which pieces. */
+static void explain_reporting(struct lines *l, const struct vm *v)
+{
+	unsigned int order = v->report.reporting_order;
+
+	if (!v->have_report)
+		return;
+	if (!(v->hello.features & 1u << FEATURE_REPORTING))
+		NOTE(l,
+		     "a balloon with free-page-reporting=on in the VM's "
+		     "definition, where its free memory should go back",
+		     "no free-page reporting: what becomes free stays with "
+		     "QEMU");
+	else if (order == UINT16_MAX)
+		OK(l, "free-page reporting is on, from an order that this "
+		      "guest does not show");
+	else if (order < v->hello.pmd_order)
+		NOTE(l, "page_reporting.page_reporting_order=9 in the guest",
+		     "free-page reporting is on from order %u: it splits the "
+		     "host's huge pages",
+		     order);
+	else
+		OK(l,
+		   "free-page reporting is on, from order %u: free blocks go "
+		   "back to the host within seconds",
+		   order);
 }
 
 static void explain_host(struct lines *l, const struct vm *v)
@@ -290,6 +325,7 @@ json_t *explain_vm(const struct vm *v, uint64_t now_us)
 	if (v->have_hello)
 		explain_guest(&l, v);
 	explain_memory(&l, v);
+	explain_reporting(&l, v);
 	explain_host(&l, v);
 	explain_alignment(&l, v);
 	explain_causes(&l, v, now_us);

@@ -18,6 +18,7 @@
 
 #include "config.h"
 #include "helper_map.h"
+#include "hostblocks.h"
 #include "hostcgroup.h"
 #include "hostproc.h"
 #include "log.h"
@@ -28,10 +29,12 @@
 #define CONNECT_US (1 * SEC_US)
 
 #define CGROUP_DIR "/sys/fs/cgroup"
+#define SYSTEM_DIR "/sys/devices/system"
 
 struct helper {
 	int sup_fd, core_fd, proc_fd;
 	int cgroup_fd;		/* -1: no cgroup2 here */
+	int system_fd;		/* -1: no sysfs here */
 	struct config reloaded; /* owned */
 	const struct config *cfg;
 	bool stop;
@@ -162,6 +165,24 @@ static int serve_collapse(struct helper *h, struct ipc_msg *m)
 	return ipc_answer(h->core_fd, m, r, -1);
 }
 
+static int serve_blocks(struct helper *h, struct ipc_msg *m)
+{
+	struct pageblock_sum sum = {0};
+	int r = hostblocks_scan(h->proc_fd, h->system_fd, m->blocks.node,
+				&m->blocks.pfn, m->blocks.max_words, &sum,
+				&m->blocks.words);
+
+	if (r < 0)
+		return ipc_answer(h->core_fd, m, r, -1);
+	m->blocks.blocks = sum.blocks;
+	m->blocks.blocks_free = sum.blocks_free;
+	m->blocks.blocks_clean = sum.blocks_clean;
+	m->blocks.blocks_unmovable = sum.blocks_unmovable;
+	memcpy(m->blocks.pages, sum.pages, sizeof(m->blocks.pages));
+	m->blocks.thp_pages = sum.thp_pages;
+	return ipc_answer(h->core_fd, m, 0, -1);
+}
+
 static void drop_core(struct helper *h)
 {
 	close_fd_ptr(&h->core_fd);
@@ -190,6 +211,8 @@ static void take_core(struct helper *h)
 		r = serve_map(h, &m);
 	else if (r > 0 && fd < 0 && m.op == IPC_COLLAPSE)
 		r = serve_collapse(h, &m);
+	else if (r > 0 && fd < 0 && m.op == IPC_NODE_BLOCKS)
+		r = serve_blocks(h, &m);
 	else if (r > 0)
 		r = -EPROTO;
 	if (r >= 0)
@@ -272,6 +295,8 @@ int helper_main(const struct config *cfg, int sup_fd, int listen_fd)
 			open(cfg->proc_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
 		.cgroup_fd =
 			open(CGROUP_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+		.system_fd =
+			open(SYSTEM_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
 	};
 	int r = 0;
 
@@ -283,6 +308,7 @@ int helper_main(const struct config *cfg, int sup_fd, int listen_fd)
 	drop_core(&h);
 	close_fd_ptr(&h.proc_fd);
 	close_fd_ptr(&h.cgroup_fd);
+	close_fd_ptr(&h.system_fd);
 	config_free(&h.reloaded);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -33,6 +33,7 @@ static const char *const op_names[] = {
 	[IPC_LINK] = "link",
 	[IPC_REPLACE] = "replace",
 	[IPC_READY] = "ready",
+	[IPC_ALIVE] = "alive",
 	[IPC_STOP] = "stop",
 	[IPC_RELOAD] = "reload",
 	[IPC_VM_ADD] = "vm-add",
@@ -43,6 +44,7 @@ static const char *const op_names[] = {
 	[IPC_SAMPLE_CGROUP] = "sample-cgroup",
 	[IPC_MAP_SCAN] = "map-scan",
 	[IPC_COLLAPSE] = "collapse",
+	[IPC_NODE_BLOCKS] = "node-blocks",
 	[IPC_POOL_READ] = "pool-read",
 	[IPC_POOL_SET] = "pool-set",
 	[IPC_POOL_RESTORE] = "pool-restore",
@@ -113,6 +115,7 @@ int ipc_check(const struct ipc_msg *m)
 		ok = m->link.role < ROLE_COUNT;
 		break;
 	case IPC_READY:
+	case IPC_ALIVE:
 	case IPC_STOP:
 	case IPC_RELOAD:
 	case IPC_VM_SYNCED:
@@ -147,6 +150,10 @@ int ipc_check(const struct ipc_msg *m)
 		break;
 	case IPC_NODE_COMPACT:
 		ok = compact_ok(m);
+		break;
+	case IPC_NODE_BLOCKS:
+		ok = m->blocks.node < IPC_NODES_MAX && m->blocks.max_words &&
+		     m->blocks.max_words <= IPC_WORDS_MAX;
 		break;
 	default:
 		ok = false;

@@ -38,6 +38,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "pbmap.h"
 #include "proto.h"
 
 enum role {
@@ -58,6 +59,8 @@ enum ipc_op {
 	IPC_REPLACE,
 	/* core -> supervisor: sessions are served; becomes sd_notify READY=1 */
 	IPC_READY,
+	/* core -> supervisor, each second: its loop turns */
+	IPC_ALIVE,
 	/* supervisor -> child: end orderly (core puts guests' knobs back) */
 	IPC_STOP,
 	/* supervisor -> helper, broker, core (in this order): the configuration
@@ -74,6 +77,8 @@ enum ipc_op {
 	IPC_SAMPLE_PROC, /* .proc -> .proc_sample */
 	/* .proc -> .numa; -ENODATA where the VM has no group of its own */
 	IPC_SAMPLE_CGROUP,
+	/* .blocks: a slice of a host node's pageblocks -> .blocks */
+	IPC_NODE_BLOCKS,
 
 	/* .map -> fd: a struct mapfile; what is cheap is in there always */
 	IPC_MAP_SCAN,
@@ -96,10 +101,12 @@ enum ipc_op {
 	IPC_OP_END
 };
 
-#define IPC_PATH_MAX	   108 /* of a unix socket: unix(7) */
-#define IPC_NAME_MAX	   PROTO_TEXT_MAX
-#define IPC_NUMA_MAX	   64u	 /* nodes that a VM's memory is told of */
-#define IPC_NODES_MAX	   1024u /* the kernel's, on x86-64 and aarch64 */
+#define IPC_PATH_MAX  108 /* of a unix socket: unix(7) */
+#define IPC_NAME_MAX  PROTO_TEXT_MAX
+#define IPC_NUMA_MAX  64u   /* nodes that a VM's memory is told of */
+#define IPC_NODES_MAX 1024u /* the kernel's, on x86-64 and aarch64 */
+/* of one slice: 60 to 90 ms natively, which others wait for the helper */
+#define IPC_WORDS_MAX	   (UINT64_C(1) << 20)
 #define IPC_DIMMS_MAX	   16u
 #define IPC_COLLAPSE_MAX   64u /* blocks a request: 15 to 40 ms natively */
 #define IPC_COMPACT_MAX_US (600 * UINT64_C(1000000))
@@ -197,6 +204,16 @@ struct ipc_msg {
 			/* answer: */
 			uint64_t blocks_before, blocks_after, cpu_us;
 		} compact;
+		struct {
+			uint32_t node;
+			uint64_t max_words; /* of kpageflags */
+			uint64_t pfn;	    /* 0: from the start */
+			/* answer: pfn of the next slice, 0: done; sums */
+			uint64_t words;
+			uint64_t blocks, blocks_free, blocks_clean;
+			uint64_t blocks_unmovable;
+			uint64_t pages[PAGE_CLASS_COUNT], thp_pages;
+		} blocks;
 	};
 };
 

@@ -95,6 +95,7 @@ static int ask_next(struct job *j, uint64_t now_us, const char **ret_why)
 			continue;
 		}
 		a.backend = j->backend;
+		a.hold_ms = j->hold_ms;
 		if (j->deadline_us > now_us)
 			a.max_time_us = j->deadline_us - now_us;
 		r = act_action(v, &a, now_us);
@@ -109,9 +110,8 @@ static int ask_next(struct job *j, uint64_t now_us, const char **ret_why)
 	return 0;
 }
 
-int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
-	      uint8_t order, uint64_t time_us, uint64_t now_us,
-	      struct job **ret_job, const char **ret_why)
+int job_start(struct vm *v, void *client, const struct job_ask *ask,
+	      uint64_t now_us, struct job **ret_job, const char **ret_why)
 {
 	struct job *j;
 	int r;
@@ -137,10 +137,11 @@ int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
 	}
 	j->vm = v;
 	j->client = client;
-	j->want = blocks;
-	j->backend = backend;
-	j->order = order ? order : v->hello.pmd_order;
-	j->deadline_us = sum_sat_u64(now_us, time_us);
+	j->want = ask->blocks;
+	j->backend = ask->backend;
+	j->order = ask->order ? ask->order : v->hello.pmd_order;
+	j->hold_ms = ask->hold_ms;
+	j->deadline_us = sum_sat_u64(now_us, ask->time_us);
 	v->job = j;
 	*ret_job = j;
 	if (v->action.id) {

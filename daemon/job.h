@@ -30,12 +30,21 @@ struct job_event {
 	const char *text;
 };
 
+struct job_ask {
+	uint32_t blocks;  /* further free ones, or ACTION_BLOCKS_ALL */
+	uint8_t backend;  /* enum backend */
+	uint8_t order;	  /* of the blocks; 0: the guest's PMD order */
+	uint32_t hold_ms; /* see struct msg_action */
+	uint64_t time_us; /* limit for all of it */
+};
+
 struct job {
 	struct vm *vm;
 	void *client;  /* the control socket's; NULL: it went away */
 	uint32_t want; /* further free blocks, or ACTION_BLOCKS_ALL */
 	uint32_t got;
 	uint8_t backend, order;
+	uint32_t hold_ms;
 	uint64_t deadline_us;
 	uint64_t nodes_done; /* bit i: report.node[i] was worked */
 	uint64_t action_id;
@@ -45,18 +54,13 @@ struct job {
 
 /**
  * job_start() - begin
- * @blocks:  further free ones wanted, or ACTION_BLOCKS_ALL
- * @backend: enum backend
- * @order:   of the blocks; 0: the guest's PMD order
- * @time_us: limit for all of it
  * @ret_why: static or the VM's text, on failure
  *
  * Return: 0, after which events come through manager.job_event, JOB_DONE
  * last; or -errno.
  */
-int job_start(struct vm *v, void *client, uint32_t blocks, uint8_t backend,
-	      uint8_t order, uint64_t time_us, uint64_t now_us,
-	      struct job **ret_job, const char **ret_why);
+int job_start(struct vm *v, void *client, const struct job_ask *ask,
+	      uint64_t now_us, struct job **ret_job, const char **ret_why);
 
 /* The client is gone, or the VM is: cancel; no event is sent any more. */
 void job_abandon(struct job *j);

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "job.h"
 #include "link.h"
+#include "nodeblocks.h"
 #include "nodes.h"
 #include "vm.h"
 
@@ -18,6 +19,7 @@ struct manager {
 	const struct config *cfg;
 	struct link link[ROLE_COUNT]; /* [ROLE_CORE] is to the supervisor */
 	struct nodes nodes;
+	struct nodeblocks nodeblocks;
 	struct vm *vms;
 	size_t nr_vms;
 	bool synced; /* the broker has told all there are */

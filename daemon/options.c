@@ -70,7 +70,7 @@ void options_help(FILE *f)
 	      "\n"
 	      "  --config FILE           read FILE instead of\n"
 	      "                          " CONFIG_FILE_DEFAULT ", which\n"
-	      "                          may be absent\n"
+	      "                          may be absent, and FILE.d/*.conf\n"
 	      "  --check-config          check the configuration, and exit\n"
 	      "  --dump-config           print the configuration as it would\n"
 	      "                          be used, and exit\n"
@@ -207,6 +207,7 @@ static int apply_value(struct config *cfg, const struct options_value *v,
 
 int options_config(const struct options *o, struct config *ret_cfg, char *what)
 {
+	bool found;
 	int r;
 
 	r = config_init(ret_cfg);
@@ -214,9 +215,14 @@ int options_config(const struct options *o, struct config *ret_cfg, char *what)
 		snprintf(what, CONF_WHAT_MAX, "%s", strerror(-r));
 		return r;
 	}
-	r = config_load(ret_cfg, o->config_path, what);
-	if (r < 0 && (r != -ENOENT || o->config_given))
+	r = config_load_all(ret_cfg, o->config_path, &found, what);
+	if (r < 0)
 		return r;
+	if (!found && o->config_given) {
+		snprintf(what, CONF_WHAT_MAX, "%.100s: %s", o->config_path,
+			 strerror(ENOENT));
+		return -ENOENT;
+	}
 	for (size_t i = 0; i < o->nr_values; i++) {
 		r = apply_value(ret_cfg, &o->value[i], what);
 		if (r < 0)

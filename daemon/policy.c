@@ -118,6 +118,8 @@ void policy_cfg_defaults(struct policy_cfg *cfg)
 		.hint = true,
 		/* 0.5 to 30 ms of helper and 40 ms of guest a pass */
 		.map_interval_us = 10 * SEC_US,
+		/* a block that is held serves nobody's fault at once */
+		.reserve_hold_us = 0,
 	};
 }
 
@@ -496,6 +498,8 @@ static void action_plan(const struct policy_cfg *cfg,
 	plan->decision[at].kind = DECISION_ACTION;
 	action_fill(cfg, best->node, v->order, plan->decision[at].blocks,
 		    moves_per_block(best, v->order), &plan->action[0]);
+	plan->action[0].hold_ms =
+		MIN(cfg->reserve_hold_us / MSEC_US, ACTION_HOLD_MAX_MS);
 	if (nearly_out(best))
 		plan->action[0].urgency = URGENCY_NORMAL;
 	reason_copy(plan->action[0].reason, REASON_HEADROOM);

@@ -38,6 +38,9 @@ struct policy_cfg {
 	uint32_t collapse; /* enum collapse_mode: host huge pages under it */
 	bool hint;	   /* tell agents what is huge below them */
 	uint64_t map_interval_us; /* between two looks at what backs a VM */
+	/* blocks of the reserve are held by the agent for so long, or until
+	 * somebody needs them; 0: they are left free */
+	uint64_t reserve_hold_us;
 };
 
 /* Shipped defaults, each with its reason in policy.c. */

@@ -23,7 +23,8 @@ struct node_view {
 	/* zones that user memory comes from, see policy_view.c */
 	uint64_t managed_pages, free_pages, high_pages;
 	uint64_t anon_pages, file_pages;
-	uint64_t free_blocks, scattered_pages;
+	uint64_t free_blocks; /* those that the agent holds among them */
+	uint64_t held_pages, scattered_pages;
 	uint32_t unusable_permille;
 	uint64_t curve_moves; /* a block, 0: no usable curve */
 	/* filled by policy.c */

@@ -133,6 +133,7 @@ static void nodes_add(struct guest_view *v, const struct msg_report *r)
 		nv->anon_pages = MIN(n->anon_pages, nv->size_pages);
 		nv->file_pages = MIN(n->file_pages, nv->size_pages);
 		nv->curve_moves = curve_cost(&n->curve);
+		nv->held_pages = MIN(n->held_pages, nv->size_pages);
 		v->size_pages = sum_sat_u64(v->size_pages, nv->size_pages);
 	}
 }
@@ -190,6 +191,8 @@ static void node_finish(struct node_view *nv, uint8_t order)
 	nv->unusable_permille =
 		nv->free_pages ? nv->scattered_pages * 1000 / nv->free_pages
 			       : 1000;
+	/* what the agent holds is as ready as what is free */
+	nv->free_blocks += nv->held_pages >> order;
 	if (!nv->managed_pages)
 		nv->known = false;
 }

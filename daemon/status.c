@@ -44,11 +44,12 @@ static json_t *node_json(const struct vm *v, const struct node_report *n)
 				      json_integer(n->unusable_permille[o]));
 	}
 	return json_pack(
-		"{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:o, s:o}",
+		"{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:o, s:o}",
 		"node", n->node, "total_kib", J(page_kib(v, n->total_pages)),
 		"free_kib", J(page_kib(v, n->free_pages)), "free_blocks",
 		J(f.pmd_blocks), "free_in_blocks_kib",
-		J(page_kib(v, f.pages_in_blocks)), "anon_kib",
+		J(page_kib(v, f.pages_in_blocks)), "held_kib",
+		J(page_kib(v, n->held_pages)), "anon_kib",
 		J(page_kib(v, n->anon_pages)), "anon_huge_kib",
 		J(page_kib(v, n->anon_huge_pages)), "file_kib",
 		J(page_kib(v, n->file_pages)), "score_pct", n->score_pct,

@@ -25,6 +25,32 @@ static json_t *pools_json(const struct hostview *v,
 	return a;
 }
 
+static json_t *blocks_json(const struct nodeblocks_node *b, uint64_t now_us)
+{
+	const struct pageblock_sum *s = &b->sum;
+	uint64_t hugetlb =
+		s->blocks -
+		MIN(s->blocks, s->blocks_clean + s->blocks_unmovable);
+	json_t *pages = json_object();
+
+	if (!b->valid) {
+		json_decref(pages);
+		return json_pack("{s:s}", "error", strerror(-b->error));
+	}
+	for (unsigned int c = 0; c < PAGE_CLASS_COUNT; c++)
+		json_object_set_new(pages, page_class_name(c),
+				    json_integer(J(s->pages[c])));
+	return json_pack(
+		"{s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:b, s:I}",
+		"pageblocks", J(s->blocks), "free", J(s->blocks_free),
+		"movable",
+		J(s->blocks_clean - MIN(s->blocks_clean, s->blocks_free)),
+		"hugetlb", J(hugetlb), "unmovable", J(s->blocks_unmovable),
+		"pages", pages, "thp_pages", J(s->thp_pages), "words",
+		J(b->words), "whole", b->whole, "age_ms",
+		J((now_us - b->at_us) / MSEC_US));
+}
+
 static json_t *node_json(const struct nodes *ns, uint32_t i)
 {
 	const struct hostview *v = &ns->view;
@@ -135,8 +161,15 @@ json_t *status_nodes(const struct manager *m, uint64_t now_us)
 	const struct nodes *ns = &m->nodes;
 	json_t *nodes = json_array(), *vms = json_array(), *o;
 
-	for (uint32_t i = 0; ns->at_us && i < ns->view.nr_nodes; i++)
-		json_array_append_new(nodes, node_json(ns, i));
+	for (uint32_t i = 0; ns->at_us && i < ns->view.nr_nodes; i++) {
+		const struct nodeblocks_node *b = &m->nodeblocks.node[i];
+
+		o = node_json(ns, i);
+		if (o && (b->valid || b->error))
+			json_object_set_new(o, "blocks",
+					    blocks_json(b, now_us));
+		json_array_append_new(nodes, o);
+	}
 	for (const struct vm *v = m->vms; v; v = v->next)
 		json_array_append_new(vms, status_vm_backing(v, now_us));
 	o = json_pack("{s:i, s:o, s:o, s:o, s:b}", "pmd_order", ns->pmd_order,

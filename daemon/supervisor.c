@@ -34,6 +34,12 @@
 #define STOP_REST_US  (5 * SEC_US)
 #define STOP_KILL_US  (1 * SEC_US)
 #define STOP_AGAIN_US (1 * SEC_US)
+/*
+ * A core that says nothing for so long does not turn: it is replaced. Long
+ * enough for a host that is overloaded; sessions outlive it, and agents keep
+ * their knobs for a lease.
+ */
+#define CORE_SILENT_US (10 * SEC_US)
 
 enum phase {
 	PHASE_RUN,
@@ -56,6 +62,8 @@ struct supervisor {
 	uint64_t stop_us;     /* of the signal that counted */
 	uint64_t watchdog_us; /* between WATCHDOG=1; 0: not asked for */
 	uint64_t watchdog_next_us;
+	uint64_t core_heard_us;
+	pid_t core_heard_pid;
 };
 
 static bool all_gone(const struct supervisor *s)
@@ -260,6 +268,9 @@ static int handle_message(struct supervisor *s, enum role role,
 		s->ready = true;
 		(void)sd_notify(0, "READY=1");
 		return 0;
+	case IPC_ALIVE:
+		s->core_heard_us = now;
+		return 0;
 	case IPC_REPLACE:
 		if (m->link.role == ROLE_CORE)
 			return -EPROTO;
@@ -293,7 +304,8 @@ static void take_messages(struct supervisor *s, enum role role, uint64_t now)
 				      role_title(role), c->pid);
 		if (r < 0)
 			roster_kill(&s->roster, role);
-		else if (m.op == IPC_READY || m.op == IPC_REPLACE)
+		else if (m.op == IPC_READY || m.op == IPC_REPLACE ||
+			 m.op == IPC_ALIVE)
 			continue;
 		/* ended, or is about to: SIGCHLD tells how */
 		close(c->fd);
@@ -302,6 +314,28 @@ static void take_messages(struct supervisor *s, enum role role, uint64_t now)
 	}
 }
 
+/* Its first word counts from its start. */
+static uint64_t core_silent_at_us(const struct supervisor *s)
+{
+	return s->core_heard_us + CORE_SILENT_US;
+}
+
+static void watch_core(struct supervisor *s, uint64_t now)
+{
+	pid_t pid = s->roster.child[ROLE_CORE].pid;
+
+	if (pid != s->core_heard_pid) {
+		s->core_heard_pid = pid;
+		s->core_heard_us = now;
+	}
+	if (s->phase != PHASE_RUN || !pid || now < core_silent_at_us(s))
+		return;
+	log_err("The core (pid %d) has not turned its loop for %u s", pid,
+		(unsigned int)(CORE_SILENT_US / SEC_US));
+	roster_replace(&s->roster, ROLE_CORE, now);
+}
+
+/* systemd's: says that we turn, and that the core does. */
 static void ping_watchdog(struct supervisor *s, uint64_t now)
 {
 	if (!s->watchdog_us || now < s->watchdog_next_us)
@@ -316,6 +350,8 @@ static int poll_timeout_ms(const struct supervisor *s, uint64_t now)
 
 	if (s->phase != PHASE_RUN)
 		next = MIN(next, s->phase_end_us);
+	else if (s->roster.child[ROLE_CORE].pid)
+		next = MIN(next, core_silent_at_us(s));
 	if (s->watchdog_us)
 		next = MIN(next, s->watchdog_next_us);
 	if (next == UINT64_MAX)
@@ -345,6 +381,7 @@ static int loop_once(struct supervisor *s)
 	}
 	if (p[ROLE_COUNT].revents)
 		take_signals(s, now);
+	watch_core(s, now);
 	roster_start_due(&s->roster, now);
 	advance_phase(s, now);
 	ping_watchdog(s, now);

@@ -102,7 +102,13 @@ static struct verdict admit(const struct action *a,
 		.psi_abort_centi = env->psi_abort_centi,
 		.cpu_left_us = budget_left_us(env->budget, now_us),
 	};
+	uint64_t node_pages = 0;
 
+	for (unsigned int i = 0; i < z->nr; i++) {
+		if (z->zone[i].node == req->node)
+			node_pages += z->zone[i].managed_pages;
+	}
+	ad.need_pages = limits_need_pages(req->blocks, req->order, node_pages);
 	look_before(env, req, backend, z, &ad);
 	ad.psi_some_centi -= MIN(ad.psi_some_centi, own_psi_centi(a, now_us));
 	return limits_admit(&ad);
@@ -131,20 +137,34 @@ static uint64_t floor_of(const struct action_env *env, const struct zones *z,
 	return high_pages + boost_pages + (LIMITS_MARGIN_BLOCKS << req->order);
 }
 
-/* What the host asked for, or what auto means now; then a->choice says why. */
+/* "All" has no end at which to hold; and there must be room for it. */
+static uint64_t hold_us(const struct action_env *env,
+			const struct msg_action *req)
+{
+	if (req->blocks == ACTION_BLOCKS_ALL || !env->holds ||
+	    !holds_room(env->holds))
+		return 0;
+	return MIN(req->hold_ms * MSEC_US, env->cfg->lease_max_us);
+}
+
+/*
+ * What the host asked for, or what auto means now; then a->choice says why.
+ * @refused: bits of backends that would not do it
+ */
 static enum backend choose(struct action *a, const struct action_env *env,
 			   const struct msg_action *req, const struct zones *z,
-			   uint64_t now_us)
+			   uint32_t refused, uint64_t now_us)
 {
 	struct gains none = {0};
 	uint32_t blocks[PROTO_ORDERS_MAX];
 	struct choice_ask ask = {
-		.usable = env->caps->backends,
+		.usable = env->caps->backends & ~refused,
 		.order = req->order,
 		.pmd_order = env->caps->pmd_order,
 		.mthp_orders = env->caps->mthp_orders,
 		.page_size = env->caps->page_size,
 		.all = req->blocks == ACTION_BLOCKS_ALL,
+		.hold = hold_us(env, req) != 0,
 		.urgency = req->urgency,
 		.blocks = req->blocks,
 		.floor_pages = floor_of(env, z, req),
@@ -217,6 +237,9 @@ static void job_init(struct action *a, const struct action_env *env,
 		.loans = env->loans,
 		.caps = env->caps,
 		.memory = env->memory,
+		.holds = env->holds,
+		.action_id = req->id,
+		.hold_us = hold_us(env, req),
 		.now_us = now_us,
 		.node = req->node,
 		.order = req->order,
@@ -264,43 +287,88 @@ static int begin(struct action *a, const struct action_env *env,
 	return a->ops->start(&a->job, now_us);
 }
 
+/*
+ * Begin with @backend. Return: true if it runs; else *@ret_v says why not, and
+ * a->result is void.
+ */
+static bool try_backend(struct action *a, const struct action_env *env,
+			const struct msg_action *req, enum backend backend,
+			const struct zones *z, uint64_t now_us,
+			struct verdict *ret_v)
+{
+	int r;
+
+	*ret_v = admit(a, env, req, backend, z, now_us);
+	if (ret_v->stop)
+		return false;
+	a->ops = backend_get(backend);
+	result_begin(&a->result, req, backend);
+	r = begin(a, env, req, z, now_us, ret_v);
+	if (!r)
+		return true;
+	if (!ret_v->stop)
+		*ret_v = (struct verdict){true, WHY_ERROR, strerror(-r)};
+	return false;
+}
+
+/*
+ * Of auto's choices the first that does not refuse; where all do, the first
+ * one's refusal says why it is so.
+ */
+static bool try_choices(struct action *a, const struct action_env *env,
+			const struct msg_action *req, const struct zones *z,
+			uint64_t now_us, struct msg_result *ret_result,
+			struct verdict *ret_v)
+{
+	uint32_t refused = 0;
+
+	for (unsigned int i = 0; i < BACKEND_COUNT; i++) {
+		enum backend b = choose(a, env, req, z, refused, now_us);
+		struct verdict v = {0};
+
+		if (refused >> b & 1)
+			break; /* none is left */
+		if (try_backend(a, env, req, b, z, now_us, &v))
+			return true;
+		if (!i) {
+			result_begin(ret_result, req, b);
+			*ret_v = v;
+		}
+		refused |= UINT32_C(1) << b;
+		if (req->backend != BACKEND_AUTO)
+			break;
+		log_info("auto: %s would not: %s", backend_name(b), v.text);
+	}
+	return false;
+}
+
 bool action_start(struct action *a, const struct action_env *env,
 		  const struct msg_action *req, uint64_t now_us,
 		  struct msg_result *ret_result)
 {
-	enum backend backend;
-	struct verdict v;
+	struct verdict v = {0};
 	struct zones z;
 	int r;
 
+	result_begin(ret_result, req, req->backend);
 	if (a->running) {
 		/* nothing of the running one may be touched */
-		result_begin(ret_result, req, req->backend);
 		v = (struct verdict){true, WHY_BUSY, "another action runs"};
 		result_refused(ret_result, &v);
 		return false;
 	}
 	r = sampler_zones(env->sampler, &z);
-	backend = r < 0 ? req->backend : choose(a, env, req, &z, now_us);
-	result_begin(ret_result, req, backend);
-	v = r < 0 ? (struct verdict){true, WHY_ERROR,
-				     "memory figures cannot be read"}
-		  : admit(a, env, req, backend, &z, now_us);
-	if (!v.stop) {
-		a->ops = backend_get(backend);
-		a->result = *ret_result;
-		r = begin(a, env, req, &z, now_us, &v);
-		if (r < 0 && !v.stop)
-			v = (struct verdict){true, WHY_ERROR, strerror(-r)};
-	}
-	if (v.stop) {
+	if (r < 0)
+		v = (struct verdict){true, WHY_ERROR,
+				     "memory figures cannot be read"};
+	if (r < 0 || !try_choices(a, env, req, &z, now_us, ret_result, &v)) {
 		result_refused(ret_result, &v);
 		return false;
 	}
 	a->running = true;
 	log_info("Action %llu: %s on node %u for %u blocks of order %u: %s",
-		 (unsigned long long)req->id, backend_name(backend), req->node,
-		 req->blocks, req->order, req->reason);
+		 (unsigned long long)req->id, backend_name(a->result.backend),
+		 req->node, req->blocks, req->order, req->reason);
 	return true;
 }
 
@@ -453,6 +521,8 @@ static void end(struct action *a, const struct action_env *env, int error,
 	*r = a->result;
 	r->cpu_us = a->ops->cpu_us(&a->job);
 	r->elapsed_us = now_us - a->start_us;
+	/* what is held on is as good as free; reports tell it apart */
+	blocks += a->own.held_blocks;
 	r->blocks_after = to_u32(blocks);
 	r->free_pages_after = free_pages;
 	result_counters(a, &vs, r);

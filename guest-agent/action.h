@@ -10,6 +10,7 @@
 #include "budget.h"
 #include "config.h"
 #include "gain.h"
+#include "hold.h"
 #include "limits.h"
 #include "sample.h"
 
@@ -23,6 +24,7 @@ struct action_env {
 	struct budget *budget;
 	struct backend_memory *memory;
 	struct gains *gains; /* NULL: none is kept */
+	struct holds *holds; /* NULL: nothing is held */
 	int proc_fd, sys_fd;
 	bool observe, quiet;
 	uint16_t psi_abort_centi;

@@ -210,6 +210,8 @@ int agent_sample(struct agent *a, uint64_t now_us)
 	if (ret < 0)
 		return ret;
 	knobs_report(&a->knobs, r);
+	for (unsigned int i = 0; i < r->nr_nodes; i++)
+		r->node[i].held_pages = holds_pages(&a->holds, r->node[i].node);
 	a->sample_cpu_us = own_cpu_us() - begun_us;
 	report_agent(a, now_us, r);
 	return 0;
@@ -364,6 +366,7 @@ static void wind_up(struct agent *a)
 	uint64_t until_us = now_us() + CHILD_END_US;
 
 	action_stop(&a->action, WHY_SESSION, "agent ends");
+	(void)holds_release(&a->holds, 0);
 	while (a->action.running && now_us() < until_us) {
 		steer_tick(a, now_us());
 		(void)poll(NULL, 0, CHILD_LOOK_MS);

@@ -39,6 +39,7 @@ struct agent {
 	struct loans loans;
 	struct budget budget;
 	struct action action;
+	struct holds holds;
 	struct backend_memory memory;
 	struct gains gains;
 	struct mapper mapper;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "hold.h"
 #include "knob.h"
 #include "limits.h"
 #include "loan.h"
@@ -106,7 +107,10 @@ struct job {
 	struct loans *loans;
 	const struct msg_hello *caps;
 	struct backend_memory *memory;
-	uint64_t now_us; /* of this step */
+	struct holds *holds;
+	uint64_t action_id;
+	uint64_t hold_us; /* keep what is made; 0: leave it free */
+	uint64_t now_us;  /* of this step */
 	uint8_t node, order;
 	enum urgency urgency;
 	bool all;		/* as many as can be had */

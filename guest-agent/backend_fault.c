@@ -207,6 +207,8 @@ static int begin_pass(struct job *j)
 		.floor_pages = j->floor_pages,
 		/* about: it only bounds work in vain */
 		.node_pages = j->caps->mem_pages / MAX(j->caps->nr_nodes, 1),
+		.hold_us = j->hold_us,
+		.hold_blocks = j->target_blocks - j->start_blocks,
 		.parent = getpid(),
 	};
 	pid_t pid;
@@ -238,11 +240,37 @@ static int fault_start(struct job *j, uint64_t now_us)
 	return 0;
 }
 
+static uint64_t fault_cpu_us(const struct job *j)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	if (j->fault.pid <= 0 || clock_getcpuclockid(j->fault.pid, &clock) ||
+	    clock_gettime(clock, &ts) < 0)
+		return j->fault.reaped_cpu_us;
+	return j->fault.reaped_cpu_us + (uint64_t)ts.tv_sec * SEC_US +
+	       (uint64_t)ts.tv_nsec / 1000;
+}
+
 static void fault_finish(struct job *j, uint64_t now_us)
 {
 	j->now_us = now_us;
 	unhold_switches(j);
-	(void)munmap(j->fault.share, sizeof(*j->fault.share));
+	if (j->fault.pid > 0 &&
+	    atomic_load(&j->fault.share->end) == FAULT_HOLDS) {
+		struct hold h = {
+			.pid = j->fault.pid,
+			.share = j->fault.share,
+			.charged_us = fault_cpu_us(j) - j->fault.reaped_cpu_us,
+			.action_id = j->action_id,
+			.node = j->node,
+			.folio_order = folio_order(j),
+		};
+
+		holds_add(j->holds, &h);
+	} else {
+		(void)munmap(j->fault.share, sizeof(*j->fault.share));
+	}
 	j->fault.share = NULL;
 }
 
@@ -300,7 +328,8 @@ static int fault_step(struct job *j)
 	if (pid < 0)
 		return -errno;
 	if (!pid)
-		return 0;
+		return atomic_load(&j->fault.share->end) == FAULT_HOLDS &&
+		       !j->fault.killed;
 	reaped(j, &ru);
 	if (WIFSIGNALED(status))
 		return j->fault.killed ? 1 : -EINTR;
@@ -314,18 +343,6 @@ static void fault_cancel(struct job *j)
 	j->fault.killed = true;
 	if (j->fault.pid > 0)
 		(void)kill(j->fault.pid, SIGKILL); /* ESRCH: it ended */
-}
-
-static uint64_t fault_cpu_us(const struct job *j)
-{
-	struct timespec ts;
-	clockid_t clock;
-
-	if (j->fault.pid <= 0 || clock_getcpuclockid(j->fault.pid, &clock) ||
-	    clock_gettime(clock, &ts) < 0)
-		return j->fault.reaped_cpu_us;
-	return j->fault.reaped_cpu_us + (uint64_t)ts.tv_sec * SEC_US +
-	       (uint64_t)ts.tv_nsec / 1000;
 }
 
 static void fault_own(const struct job *j, struct job_own *ret_own)

@@ -54,6 +54,12 @@ static bool fault_fits(const struct choice_ask *a)
 		       (most - MIN(most, a->free_blocks)) * FAULT_MAX_PCT;
 }
 
+/* Only one can hold on to what it made. */
+static bool hold_by_fault(const struct choice_ask *a)
+{
+	return a->hold && a->usable >> BACKEND_FAULT & 1 && fault_fits(a);
+}
+
 static bool fits(const struct choice_ask *a, enum backend b)
 {
 	uint64_t mib = a->all ? 0 : mib_of(a, a->blocks);
@@ -129,6 +135,10 @@ enum backend choice_make(struct gains *g, const struct choice_ask *ask,
 
 	for (unsigned int b = BACKEND_AUTO + 1; b < BACKEND_COUNT; b++) {
 		if (!(ask->usable >> b & 1) || !fits(ask, b))
+			continue;
+		/* where it cannot, blocks are made all the same, and left free
+		 */
+		if (b != BACKEND_FAULT && hold_by_fault(ask))
 			continue;
 		can |= 1u << b;
 		nr++;

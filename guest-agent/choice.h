@@ -18,6 +18,7 @@ struct choice_ask {
 	unsigned int order, pmd_order;
 	uint32_t mthp_orders, page_size;
 	bool all;
+	bool hold; /* what is made is to be held on */
 	enum urgency urgency;
 	uint64_t blocks; /* wanted */
 	/* of the node, now */

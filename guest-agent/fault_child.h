@@ -22,6 +22,8 @@ enum fault_end {
 	FAULT_TARGET, /* enough */
 	FAULT_YIELD,  /* too much work brought no block */
 	FAULT_FLOOR,  /* free memory came near the high watermark */
+	FAULT_HOLDS,  /* enough, and kept: it lives on */
+	FAULT_NEEDED, /* kept, until somebody else needed some */
 	FAULT_ERROR,  /* error says which */
 };
 
@@ -42,6 +44,8 @@ struct fault_plan {
 	bool collapse, background;
 	uint64_t target_blocks; /* held and free, of want_order */
 	uint64_t floor_pages, node_pages;
+	uint64_t hold_us;     /* 0: end at the target */
+	uint64_t hold_blocks; /* to be kept, of want_order */
 	pid_t parent;
 };
 

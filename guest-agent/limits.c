@@ -22,9 +22,24 @@ static struct verdict stop(enum stop_why why, const char *text)
 	return (struct verdict){.stop = true, .why = why, .text = text};
 }
 
+/* Moves for a block, of its pages: 260 to 298 of 512 were measured. */
+#define MOVES_NUM	   280
+#define MOVES_DEN	   512
+#define NEED_SHARE_OF_NODE 32
+
+uint64_t limits_need_pages(uint32_t blocks, unsigned int order,
+			   uint64_t node_pages)
+{
+	uint64_t most = node_pages / NEED_SHARE_OF_NODE;
+	uint64_t moves = ((uint64_t)blocks << order) * MOVES_NUM / MOVES_DEN;
+
+	return MIN(2 * moves, most);
+}
+
 static struct verdict admit_memory(const struct admission *a)
 {
-	uint64_t margin_pages = LIMITS_MARGIN_BLOCKS << a->order;
+	uint64_t margin_pages =
+		MAX(LIMITS_MARGIN_BLOCKS << a->order, a->need_pages);
 
 	if (a->guest_free_pages < a->min_free_pages)
 		return stop(WHY_LOW_MEMORY,

@@ -19,6 +19,7 @@ struct admission {
 	uint64_t min_free_pages;	 /* of the guest's admin, guest-wide */
 	uint64_t guest_free_pages;
 	unsigned int order;
+	uint64_t need_pages; /* above the high watermark, for what is asked */
 	bool psi_valid;
 	uint16_t psi_some_centi, psi_abort_centi;
 	uint64_t cpu_left_us; /* of the long-term budget */
@@ -38,6 +39,17 @@ struct verdict limits_admit(const struct admission *a);
 /* Free memory that compaction must not touch lies below the high watermark;
  * above it, room for its targets: a few blocks of the wanted order. */
 #define LIMITS_MARGIN_BLOCKS UINT64_C(4)
+
+/**
+ * limits_need_pages() - free memory above the high watermark to begin with
+ * @blocks:	wanted, or ACTION_BLOCKS_ALL
+ * @node_pages: managed ones of the node
+ *
+ * Twice what will be moved, as the host's policy has it; but no more than
+ * 1/32 of the node, since what is emptied takes the next moves.
+ */
+uint64_t limits_need_pages(uint32_t blocks, unsigned int order,
+			   uint64_t node_pages);
 
 struct limits {
 	bool all; /* no target but all that can be had */

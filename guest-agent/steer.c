@@ -23,6 +23,7 @@ static struct action_env action_env(struct agent *a)
 		.budget = &a->budget,
 		.memory = &a->memory,
 		.gains = &a->gains,
+		.holds = &a->holds,
 		.proc_fd = a->proc_fd,
 		.sys_fd = a->sys_fd,
 		.observe = a->observe,
@@ -101,8 +102,10 @@ static void on_directive(void *ctx, const struct msg_directive *d,
 	}
 	knobs_tick(&a->knobs, now_us);
 	set_cpu_rate(a, now_us);
-	if (d->quiet)
+	if (d->quiet) {
 		action_stop(&a->action, WHY_QUIET, "directive says quiet");
+		(void)holds_release(&a->holds, 0);
+	}
 }
 
 static void on_action(void *ctx, const struct msg_action *req, uint64_t now_us)
@@ -130,6 +133,7 @@ static void on_cancel(void *ctx, const struct msg_cancel *c, uint64_t now_us)
 	struct agent *a = ctx;
 
 	(void)now_us;
+	(void)holds_release(&a->holds, c->id);
 	if (!c->id || c->id == a->action.result.id)
 		action_stop(&a->action, WHY_CANCELLED, "host says cancel");
 }
@@ -185,6 +189,7 @@ static void lease_ran_out(struct agent *a, uint64_t now_us)
 	memset(&a->directive, 0, sizeof(a->directive));
 	set_cpu_rate(a, now_us);
 	action_stop(&a->action, WHY_SESSION, "lease ran out");
+	(void)holds_release(&a->holds, 0);
 	/* what fails is tried again by knobs_tick() */
 	(void)knobs_restore_all(&a->knobs, now_us);
 }
@@ -199,6 +204,7 @@ void steer_tick(struct agent *a, uint64_t now_us)
 	if (action_step(&a->action, &env, now_us, &result))
 		send_result(a, &result);
 	mapper_tick(&a->mapper, now_us);
+	budget_spend(&a->budget, holds_tick(&a->holds));
 }
 
 uint64_t steer_deadline_us(const struct agent *a)

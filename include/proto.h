@@ -256,6 +256,7 @@ struct node_report {
 	uint16_t unusable_permille[PROTO_ORDERS_MAX]; /* 0..1000 */
 	uint16_t score_pct; /* kernel's own, of order 9: present-weighted */
 	struct cost_curve curve;
+	uint64_t held_pages; /* in blocks that the agent holds for a while */
 };
 
 struct mthp_report {
@@ -339,7 +340,12 @@ struct msg_action {
 	uint64_t max_cpu_us; /* of the guest's CPUs */
 	uint64_t max_time_us;
 	char reason[PROTO_TEXT_MAX + 1];
+	/* keep what was made for so long, or until somebody needs it; 0: leave
+	 * it free. Only BACKEND_FAULT can. */
+	uint32_t hold_ms;
 };
+
+#define ACTION_HOLD_MAX_MS 3600000u
 
 struct msg_cancel {
 	uint64_t id; /* 0: whatever runs */

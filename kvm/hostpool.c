@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frag.h"
 #include "hostpool.h"
+#include "procfs.h"
 #include "util.h"
 
 /* 5 zones a node, about 110 bytes each: 100 nodes */
@@ -57,65 +59,44 @@ uint64_t hostpool_persistent(const struct hostpool *p)
 	return p->nr > p->surplus ? p->nr - p->surplus : 0;
 }
 
-/* The columns of one line: blocks of @order, larger ones included. */
-static int sum_columns(const char *s, unsigned int order, uint64_t *ret_sum)
+struct node_sum {
+	unsigned int node, nr_orders;
+	bool found, any;
+	uint32_t blocks[PROTO_ORDERS_MAX];
+};
+
+/* A host has more zones than struct zones: one line after the other. */
+static void add_zone(void *ctx, const char *line, size_t len)
 {
-	unsigned int column = 0;
-	uint64_t sum = 0;
+	struct node_sum *s = ctx;
+	struct zones one = {0};
 
-	for (;; column++) {
-		unsigned long long n;
-		char *end;
-
-		s += strspn(s, " ");
-		if (!*s || *s == '\n')
-			break;
-		errno = 0;
-		n = strtoull(s, &end, 10);
-		if (end == s || *s == '-' || errno || column >= 64)
-			return -EBADMSG;
-		s = end;
-		if (column < order)
-			continue;
-		if (n > UINT64_MAX >> (column - order))
-			return -EBADMSG;
-		sum = sum_sat_u64(sum, (uint64_t)n << (column - order));
-	}
-	if (order >= column)
-		return -ERANGE;
-	*ret_sum = sum;
-	return 0;
+	buddyinfo_line(&one, line, len);
+	if (!one.nr)
+		return;
+	s->any = true;
+	if (one.zone[0].node != s->node)
+		return;
+	s->found = true;
+	s->nr_orders = MAX(s->nr_orders, one.nr_orders);
+	frag_add(s->blocks, one.zone[0].free_blocks);
 }
 
 int hostpool_parse_buddyinfo(const char *text, unsigned int node,
 			     unsigned int order, uint64_t *ret_blocks)
 {
-	uint64_t blocks = 0;
-	bool found = false;
+	struct node_sum s = {.node = node};
 
-	while (*text) {
-		unsigned int line_node;
-		int at = 0, r;
-		uint64_t sum;
-
-		/* "Node 0, zone   Normal    535    499 …" */
-		if (sscanf(text, "Node %u, zone %*31s%n", &line_node, &at) <
-			    1 ||
-		    !at)
-			return -EBADMSG;
-		if (line_node == node) {
-			r = sum_columns(text + at, order, &sum);
-			if (r < 0)
-				return r;
-			blocks = sum_sat_u64(blocks, sum);
-			found = true;
-		}
-		text += strcspn(text, "\n");
-		text += *text == '\n';
-	}
-	if (!found)
+	lines_each(text, strlen(text), add_zone, &s);
+	if (!s.any)
+		return *text ? -EBADMSG : -ENOENT;
+	if (!s.found)
 		return -ENOENT;
-	*ret_blocks = blocks;
+	if (!s.nr_orders)
+		return -EBADMSG;
+	if (order >= s.nr_orders)
+		return -ERANGE;
+	*ret_blocks = frag_suitable_blocks(s.blocks, order);
 	return 0;
 }
 

@@ -7,7 +7,7 @@ import time
 
 from vmtest import wire
 from vmtest.acting import BACKENDS, BACKGROUND, ActingGuest
-from vmtest.tap import Suite, check, equal, holds
+from vmtest.tap import Suite, check, equal, holds, within
 
 WHY_TARGET, WHY_EXHAUSTED, WHY_MISSING, WHY_LOW_MEMORY = 0, 1, 10, 8
 suite = Suite()
@@ -92,6 +92,52 @@ def _(w):
     check(took < 2, f"it took {took:.1f} s to end")
     w.nothing_left()
     equal(w.settings(), settings, "settings")
+
+
+@suite.case("fault: what was made is held until it is needed, cancelled, or "
+            "the agent dies")
+def _(w):
+    g = w.guest
+
+    def hold(order, blocks):
+        before = w.free_blocks(order)
+        r = w.act("auto", order, blocks, hold_ms=600000)
+        expect_gain(r, blocks)
+        holds(r["text"], "fault")
+        equal(len(w.holders()), 1, "holders")
+        check(w.free_blocks(order) < before + blocks // 2,
+              "blocks that are held are free")
+        return before
+
+    def all_back(order, least, what):
+        within(10, lambda: not w.holders(), what)
+        within(10, lambda: w.free_blocks(order) >= least, "the blocks, free")
+
+    # told to let go; of an order that no per-CPU list takes
+    before = hold(4, 400)
+    time.sleep(1)
+    equal(len(w.holders()), 1, "holders after a second")
+    w.cancel()
+    all_back(4, before + 380, "the end after a cancel")
+    # somebody who finds no huge page
+    w.fragment(1126)
+    hold(9, 30)
+    g.sh("thpprobe --count 100 --hold-ms 0", timeout=60)
+    all_back(9, 0, "the end once somebody needs blocks")
+    holds(g.agent_log(), "somebody needs it")
+    # it dies with the agent
+    w.fragment(1126)
+    hold(9, 20)
+    holder = w.holders()[0]
+    pid = g.check("cat /run/agent.pid").strip()
+    g.check(f"kill -9 {pid}")
+    within(10, lambda: g.sh(f"test -d /proc/{holder}")[0], "the holder's end")
+    within(20, lambda: g.sh("cat /run/agent.pid")[1].strip()
+           not in ("", pid), "the agent's restart")
+    w.open()
+    w.wait_nothing_left()
+    w.act("fault", 9, 5)
+    equal(w.holders(), [], "holders without being asked for")
 
 
 @suite.case("proactive: the kernel's own, stopped at the target")

@@ -99,6 +99,23 @@ def _(w):
     w.alive()
 
 
+@suite.case("a core that stands still is replaced, and the session is back")
+def _(w):
+    with Daemon(args=["--vm", f"name=web3,channel={w.dir}/third.sock",
+                      "--report-interval", "200ms"]) as d:
+        guest = FakeGuest(w.dir + "/third.sock").live()
+        try:
+            d.wait_session("web3")
+            core = d.pids()["core"]
+            d.kill("core", signal.SIGSTOP)
+            within(30, lambda: d.pids()["core"] not in ([], core),
+                   "another core")
+            d.wait_session("web3")
+            holds(d.log, "has not turned its loop")
+        finally:
+            guest.close()
+
+
 @suite.case("record and replay: the same decisions again, other ones with "
             "another configuration")
 def _(w):

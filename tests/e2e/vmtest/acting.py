@@ -31,7 +31,7 @@ class ActingGuest(contextlib.ExitStack):
         super().__init__()
         # CPU time under emulation is no measure of anything.
         self._conf = tempfile.NamedTemporaryFile("w", suffix=".conf")
-        self._conf.write("[agent]\nCpuBudgetPct = 100\nCpuBurstSec = 1h\n")
+        self._conf.write("[agent]\nCpuBudgetPercent = 100\nCpuBurstSec = 1h\n")
         self._conf.flush()
         self.guest = Guest(
             kernel=kernel, mem=mem, agent=True,
@@ -71,11 +71,11 @@ class ActingGuest(contextlib.ExitStack):
                                 + " ".join(options), timeout=200)
 
     def begin(self, backend, order=9, blocks=0xFFFFFFFF, urgency=NORMAL,
-              max_time_us=0):
+              max_time_us=0, hold_ms=None):
         self.ident += 1
         self.host.send(wire.ACTION, wire.action(
             self.ident, 0, BACKENDS.index(backend), order, urgency, blocks,
-            max_time_us))
+            max_time_us, hold_ms=hold_ms))
         return self.ident
 
     def cancel(self):
@@ -99,6 +99,15 @@ class ActingGuest(contextlib.ExitStack):
               f"{self.settings()!r} was {settings!r}")
         check(self.vmstat(*HARM) == harm, f"harm: {self.vmstat(*HARM)}")
         return r
+
+    def free_blocks(self, order):
+        return sum(n << o - order for z in self.guest.buddyinfo()
+                   for o, n in enumerate(z["free"]) if o >= order)
+
+    def holders(self):
+        """Children of the agent that hold blocks."""
+        agent = self.guest.check("cat /run/agent.pid").strip()
+        return self.guest.sh(f"cat /proc/{agent}/task/*/children")[1].split()
 
     def settings(self):
         return self.guest.check(SETTINGS + " || true")

@@ -132,11 +132,14 @@ def directive(ident, knobs=None, lease_ms=5000, quiet=0, reason="test"):
 
 
 def action(ident, node=0, backend=0, order=9, urgency=1, blocks=0xFFFFFFFF,
-           max_time_us=0, max_pages=0, max_cpu_us=0, reason="test"):
+           max_time_us=0, max_pages=0, max_cpu_us=0, reason="test",
+           hold_ms=None):
     return (struct.pack("<QBBBBI", ident, node, backend, order, urgency,
                         blocks)
             + struct.pack("<QQQ", max_pages, max_cpu_us, max_time_us)
-            + text(reason))
+            + text(reason)
+            # hosts of before it end here
+            + (b"" if hold_ms is None else struct.pack("<I", hold_ms)))
 
 
 def decode_hello(body):

@@ -25,6 +25,7 @@ BACKINGS = ("thp", "memfd", "shmfile", "hugetlb", "hugetlb-memfd")
 STATS = ("pages_4k", "pages_2m", "pages_1g")
 # Asking costs the host a shell: not with each of the channel's polls.
 ALIVE_S = 3.0
+CGROUP = "/sys/fs/cgroup"
 QEMU = "/usr/bin/qemu-system-x86_64"
 
 
@@ -137,9 +138,14 @@ class KvmGuest(Guest):
         if self.how == "libvirt":
             self._start_libvirt()
         else:
+            # in a control group of its own, as libvirt's guests are
             words = " ".join(shlex.quote(w) for w in self._command())
-            self.host.spawn(f"cd {self.dir}; {words} >qemu.log 2>&1; "
-                            "echo $? >qemu.rc")
+            group = f"{CGROUP}/vm-{self.name}"
+            self.host.spawn(
+                f"cd {self.dir}; echo +memory >{CGROUP}/cgroup.subtree_control"
+                f"; mkdir -p {group}; sh -c 'echo $$ >"
+                f"{group}/cgroup.procs; exec \"$@\"' sh {words} "
+                ">qemu.log 2>&1; echo $? >qemu.rc")
         self._wait_pid()
         for kind, path in (("lab", "lab.sock"), ("qmp", "qmp-lab.sock")):
             self.host.spawn(f"exec {LIB}/labrelay {port_name(self.slot, kind)}"

@@ -17,10 +17,18 @@ def parse_words(text):
     return {k: int(v) for k, v in zip(w[::2], w[1::2])}
 
 
-def parse_numa_maps(text):
-    """-> {node: KiB}. A line's unit is its kernelpagesize."""
+def parse_numa_maps(text, files=True):
+    """-> {node: KiB}. A line's unit is its kernelpagesize.
+
+    Without `files` pages of files are left out (QEMU's program, libraries); of
+    a private mapping that has both kinds, all of it.
+    """
     nodes = {}
     for line in text.splitlines():
+        # "mapped" is told where it is more than "anon"
+        if not files and " file=" in line and (
+                " anon=" not in line or " mapped=" in line):
+            continue
         m = re.search(r"kernelpagesize_kB=(\d+)", line)
         if not m:
             continue

@@ -235,6 +235,35 @@ static void too_many_at_once(void **state)
 	assert_non_null(strstr(w->result.text, "auto: compact, "));
 }
 
+/* The cheapest refuses: auto goes on to the next, instead of doing nothing. */
+static void auto_takes_the_next(void **state)
+{
+	static struct gains gains;
+	struct world *w = *state;
+	struct msg_action small = request;
+
+	let_it_hang(w);
+	set_blocks(w, 1);
+	small.order = 4;
+	w->caps.backends |= 1u << BACKEND_FAULT;
+	w->caps.backends_missing &= ~(1u << BACKEND_FAULT);
+	w->caps.mthp_orders |= 1u << 4;
+	put(w, "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled",
+	    "always inherit madvise [never]\n");
+	w->knobs.knob[KNOB_MTHP(4)].denied = true;
+	gains.seen[BACKEND_FAULT][GAIN_MIDDLE] =
+		(struct gain_seen){{1, 1}, w->now_us};
+	w->env.gains = &gains;
+	assert_true(start(w, &small));
+	assert_int_equal(w->action.result.backend, BACKEND_COMPACT);
+	action_stop(&w->action, WHY_CANCELLED, "enough");
+	expect_end(w, RESULT_STOPPED, WHY_CANCELLED);
+	/* asked for by name, it is refused in its own words */
+	small.backend = BACKEND_FAULT;
+	assert_false(start(w, &small));
+	assert_int_equal(w->result.why, WHY_DENIED);
+}
+
 static void passes_while_they_gain(void **state)
 {
 	struct msg_action all = request;
@@ -376,6 +405,7 @@ int main(void)
 		T(kernel_has_no_more),
 		T(killed_at_the_target),
 		T(too_many_at_once),
+		T(auto_takes_the_next),
 		T(passes_while_they_gain),
 		T(stopped_by_the_host),
 		T(stopped_by_time),

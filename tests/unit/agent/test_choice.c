@@ -80,6 +80,9 @@ static void who_can(void **state)
 		{"a pool makes no small ones", plain, BACKEND_HUGETLB,
 		 BACKEND_COMPACT},
 		{"a pool", plain, BACKEND_HUGETLB, BACKEND_HUGETLB},
+		{"held: one alone can, however dear", plain, BACKEND_HUGETLB,
+		 BACKEND_FAULT},
+		{"held, and none can", plain, BACKEND_HUGETLB, BACKEND_HUGETLB},
 	};
 	struct choice_ask ask[ARRAY_SIZE(cases)];
 
@@ -105,6 +108,8 @@ static void who_can(void **state)
 		ask[i].blocks = i == 12 ? 70 : 60;
 		ask[i].free_blocks = 10;
 	}
+	ask[15].hold = ask[16].hold = true;
+	ask[16].usable &= ~BIT(BACKEND_FAULT);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct gains g = {0};
 

@@ -118,10 +118,10 @@ static void files(void **state)
 		const char *text;
 		const char *says; /* NULL: right */
 	} cases[] = {
-		{"[agent]\nAllowKnobs=thp_defrag\nCpuBudgetPct=5\n", NULL},
+		{"[agent]\nAllowKnobs=thp_defrag\nCpuBudgetPercent=5\n", NULL},
 		{"[agent]\nAllowKnob=none\n", ":2: "},
 		{"[agents]\nAllowKnobs=none\n", "agents"},
-		{"[agent]\n\nCpuBudgetPct=0\n", ":3: "},
+		{"[agent]\n\nCpuBudgetPercent=0\n", ":3: "},
 		{"[agent]\nMaxActionSec=5 parsecs\n", "MaxActionSec"},
 		{"[agent]\nAllowBackends=compact magic\n", "magic"},
 		{"[agent]\nTransport=tcp:1\n", "Transport"},

@@ -71,6 +71,25 @@ static void admission(void **state)
 	}
 }
 
+/* Twice the moves, up to 1/32 of the node. */
+static void room_for_moves(void **state)
+{
+	struct admission a = fine;
+	const uint64_t node = 500000;
+
+	(void)state;
+	assert_int_equal(limits_need_pages(1, 9, node), 560);
+	assert_int_equal(limits_need_pages(16, 9, node), 16 * 560);
+	assert_int_equal(limits_need_pages(6400, 4, node), 15625);
+	assert_int_equal(limits_need_pages(ACTION_BLOCKS_ALL, 9, node), 15625);
+	assert_int_equal(limits_need_pages(ACTION_BLOCKS_ALL, 15, 0), 0);
+	a.need_pages = limits_need_pages(16, 9, node);
+	a.free_pages = a.high_pages + a.need_pages;
+	assert_int_equal(limits_admit(&a).why, WHY_LOW_MEMORY);
+	a.free_pages++;
+	assert_false(limits_admit(&a).stop);
+}
+
 static void stopping(void **state)
 {
 	const struct limits l = {
@@ -184,6 +203,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(admission),
+		cmocka_unit_test(room_for_moves),
 		cmocka_unit_test(stopping),
 		cmocka_unit_test(all_has_no_target),
 		cmocka_unit_test(looks_get_closer),

@@ -263,6 +263,22 @@ static void test_growth_at_the_tail(void **state)
 
 	h.type = 77;
 	assert_int_equal(msg_decode(&h, body, &got, &what), -ENOMSG);
+
+	/* a sender of before hold_ms ends where it began; half of it is none */
+	m.action.hold_ms = 7;
+	n = msg_encode(&m, frame, sizeof(frame));
+	h.type = MSG_ACTION;
+	h.len = (uint32_t)n - PROTO_HDR_SIZE;
+	assert_int_equal(msg_decode(&h, frame + PROTO_HDR_SIZE, &got, &what),
+			 0);
+	assert_int_equal(got.action.hold_ms, 7);
+	h.len -= 4;
+	assert_int_equal(msg_decode(&h, frame + PROTO_HDR_SIZE, &got, &what),
+			 0);
+	assert_int_equal(got.action.hold_ms, 0);
+	h.len += 2;
+	assert_int_equal(msg_decode(&h, frame + PROTO_HDR_SIZE, &got, &what),
+			 -EPROTO);
 }
 
 static void test_unordered_reports(void **state)

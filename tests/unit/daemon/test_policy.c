@@ -626,6 +626,7 @@ static void test_request_budgets(void **state)
 	assert_int_equal(a.blocks, ACTION_BLOCKS_ALL);
 	assert_int_equal(a.max_pages, 4 * GIB_PAGES);
 	assert_int_equal(a.max_time_us, 40 * SEC_US);
+	assert_int_equal(a.max_cpu_us, 20 * SEC_US);
 	assert_string_equal(a.reason, "request");
 	assert_true(request(&g, 0, 3, 100, &a, &d));
 	assert_int_equal(a.order, 3);
@@ -641,6 +642,11 @@ static void test_request_budgets(void **state)
 	assert_false(request(&g, 0, 11, 1, &a, &d));
 	assert_int_equal(d.reason, REASON_NO_BACKEND);
 	assert_false(request(&g, 0, 255, 1, &a, &d));
+	/* a full pass of a large node takes longer */
+	node_set(&g, 0, 512 * GIB_PAGES, 100 * GIB_PAGES, 0);
+	assert_true(request(&g, 0, 9, ACTION_BLOCKS_ALL, &a, &d));
+	assert_int_equal(a.max_cpu_us, 512 * SEC_US);
+	assert_int_equal(a.max_time_us, 1024 * SEC_US);
 }
 
 /* --- names --- */

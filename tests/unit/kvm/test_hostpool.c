@@ -77,8 +77,6 @@ static void check_bad_buddyinfo(void **state)
 		"rubbish\n",
 		"Node 0, zone DMA x\n",
 		"Node 0, zone DMA -1\n",
-		"Node 0, zone DMA 99999999999999999999\n",
-		"Node 0, zone DMA 0 18446744073709551615\n",
 		"Node\n",
 	};
 	uint64_t n;
