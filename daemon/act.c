@@ -170,3 +170,26 @@ int act_collapse(struct vm *v, const struct collapse_plan *plan,
 		v->collapsing = true;
 	return r;
 }
+
+uint32_t act_hint(struct vm *v, uint32_t id, uint32_t from)
+{
+	const struct vmmap *map = &v->map;
+	struct msg m = {.type = MSG_BACKING};
+	struct msg_backing *b = &m.backing;
+	uint32_t at = from;
+
+	if (!vm_is_active(v) || from >= map->nr)
+		return map->nr;
+	b->id = id;
+	b->first_block = memslots_block(&map->slots, from, NULL);
+	/* to the end of the slot: blocks without gaps */
+	while (at < map->nr && b->nr < PROTO_BACKING_BLOCKS &&
+	       memslots_block(&map->slots, at, NULL) ==
+		       b->first_block + b->nr) {
+		if (map->host[at].flags & BACKING_HUGE)
+			b->huge[b->nr / 8] |= (uint8_t)(1u << b->nr % 8);
+		b->nr++;
+		at++;
+	}
+	return peer_send(&v->peer, &m) < 0 ? map->nr : at;
+}

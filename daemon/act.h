@@ -46,4 +46,13 @@ void act_cancel(struct vm *v);
 int act_collapse(struct vm *v, const struct collapse_plan *plan,
 		 uint64_t now_us);
 
+/**
+ * act_hint() - tell the agent which of its blocks are huge below it, a part
+ *		of them a call
+ * @from: index of the first, memslot.h
+ *
+ * Return: index of the next, or how many there are: all is said.
+ */
+uint32_t act_hint(struct vm *v, uint32_t id, uint32_t from);
+
 #endif

@@ -94,7 +94,7 @@ struct vm {
 	struct collapse_plan collapse_plan;
 	uint64_t ballooned_kib; /* the most that was ever seen missing */
 	bool collapsing;	/* the helper is at it */
-	uint64_t collapse_next_us;
+	uint64_t collapse_next_us, collapse_count_us;
 	/* where QMP says that its memory devices are */
 	uint64_t dimms_id; /* of the query under way; 0: none */
 	uint32_t nr_dimms;

@@ -225,6 +225,11 @@ static void collapse_tick(struct vm *v, uint64_t now_us)
 
 	if (v->collapsing || now_us < v->collapse_next_us)
 		return;
+	/* nothing was left in this very map */
+	if (v->collapse_hold == COLLAPSE_HOLD_DONE &&
+	    v->collapse_count_us == v->map.count_us)
+		return;
+	v->collapse_count_us = v->map.count_us;
 	collapse_input(v, now_us, &in);
 	policy_collapse(&in, &v->collapse, now_us, &v->collapse_plan);
 	if (v->collapse_plan.hold != v->collapse_hold) {
@@ -264,9 +269,31 @@ void vm_map_message(struct vm *v, const struct msg_map *p, uint64_t now_us)
 		vmmap_count(&v->map, now_us);
 }
 
+/* Blocks rarely change sides; a part a tick keeps the agent's socket free. */
+#define HINT_PERIOD_US (60 * SEC_US)
+
+static void hint_tick(struct vm *v, uint64_t now_us)
+{
+	struct vmmap *m = &v->map;
+
+	/* after a first pass of its own the agent knows its memory's end */
+	if (!v->cfg.hint || !m->guest_us || !m->host_us || !v->peer.up)
+		return;
+	if (m->hint_next < m->nr) {
+		m->hint_next = act_hint(v, m->hint_id, m->hint_next);
+		return;
+	}
+	if (m->hint_us && now_us - m->hint_us < HINT_PERIOD_US)
+		return;
+	m->hint_us = now_us;
+	m->hint_id = ++v->m->next_map_id;
+	m->hint_next = 0;
+}
+
 void vm_map_tick(struct vm *v, uint64_t now_us)
 {
 	scan(v, now_us);
 	ask_guest(v, now_us);
 	collapse_tick(v, now_us);
+	hint_tick(v, now_us);
 }

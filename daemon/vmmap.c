@@ -17,6 +17,8 @@ void vmmap_guest_lost(struct vmmap *m)
 {
 	m->guest_us = 0;
 	m->guest_next_us = 0;
+	m->hint_us = 0;
+	m->hint_next = m->nr;
 	m->ask_id = 0;
 	if (m->guest)
 		memset(m->guest, GUEST_BLOCK_NONE, m->nr);

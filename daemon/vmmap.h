@@ -40,6 +40,10 @@ struct vmmap {
 	uint64_t guest_next_us, guest_words, guest_strays;
 	uint32_t guest_marked; /* blocks said in the pass under way */
 
+	/* what the agent is told of the host's side; once a minute */
+	uint32_t hint_id, hint_next;
+	uint64_t hint_us;
+
 	struct alignment alignment; /* of both, at count_us */
 	uint64_t count_us;
 };

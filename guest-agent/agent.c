@@ -403,6 +403,7 @@ static void close_one(int *fd)
 void agent_close(struct agent *a)
 {
 	mapper_stop(&a->mapper);
+	hint_free(&a->hint);
 	link_close(&a->link);
 	knobs_close(&a->knobs);
 	sampler_close(&a->sampler);

@@ -16,6 +16,7 @@
 
 #include "action.h"
 #include "config.h"
+#include "hint.h"
 #include "knob.h"
 #include "link.h"
 #include "mapper.h"
@@ -43,6 +44,7 @@ struct agent {
 	struct backend_memory memory;
 	struct gains gains;
 	struct mapper mapper;
+	struct hint hint;
 	struct mapper_ops mapper_ops;
 	struct session session;
 	uint64_t last_action_id;

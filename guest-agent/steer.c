@@ -167,9 +167,13 @@ static void on_map_ask(void *ctx, const struct msg_map_ask *q, uint64_t now_us)
 
 static void on_backing(void *ctx, const struct msg_backing *b, uint64_t now_us)
 {
-	(void)ctx;
-	(void)b;
+	struct agent *a = ctx;
+	/* the layout was read for the pass that came before */
+	uint64_t end_pfn = memlayout_end_pfn(&a->mapper.layout);
+
 	(void)now_us;
+	if (hint_take(&a->hint, b, (end_pfn + 511) / 512) < 0)
+		log_warn("Out of memory, doing without the host's hint");
 }
 
 const struct session_ops steer_ops = {
