@@ -4,12 +4,14 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 
 from vmtest.backing import (MIB, RAM, World, WORKLOAD_BLOCKS, backingmap,
                             compare_layout, workload)
+from vmtest.control import answers_soon
 from vmtest.tap import Suite, check, equal, holds, within
 from vmlab import smaps
 from vmlab.qmp import Qmp
@@ -157,6 +159,31 @@ def _(w):
     for r in doc["ranges"]:
         for side in ("guest", "host", "fit"):
             equal(len(r[side]), r["blocks"], f"cells of {side}")
+
+
+@suite.case("QEMU stopped: its memory is looked at all the same")
+def _(w):
+    os.kill(w.guest.pid, signal.SIGSTOP)
+    try:
+        passes = w.alignment()["passes"]
+        within(30, lambda: w.alignment()["passes"] >= passes + 2,
+               "two passes over a stopped QEMU", 0.3)
+        answers_soon(w.daemon)
+    finally:
+        os.kill(w.guest.pid, signal.SIGCONT)
+
+
+@suite.case("QEMU gone: the map is stale, with its age, and explain says so")
+def _(w):
+    os.kill(w.guest.pid, signal.SIGKILL)
+    within(30, lambda: w.alignment().get("error"), "an error", 0.3)
+    age = w.alignment()["host_age_ms"]
+    within(30, lambda: w.alignment()["host_age_ms"] > age, "age that grows",
+           0.3)
+    causes = [s["cause"] for s in w.daemon.ctl_json("explain", "lab")["lines"]
+              if "cause" in s]
+    equal(causes[:1], ["stale"], "main cause")
+    answers_soon(w.daemon)
 
 
 sys.exit(suite.run(World))
