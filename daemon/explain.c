@@ -288,6 +288,17 @@ static void explain_causes(struct lines *l, const struct vm *v, uint64_t now_us)
 	}
 }
 
+static void explain_kvm(struct lines *l, const struct vm *v)
+{
+	const struct kvm_pages *p = &v->kvm.pages;
+
+	if (v->kvm.valid)
+		OK(l,
+		   "KVM maps %" PRIu64 " pages of 4 KiB, %" PRIu64
+		   " of 2 MiB and %" PRIu64 " of 1 GiB",
+		   p->pages_4k, p->pages_2m, p->pages_1g);
+}
+
 static void explain_decision(struct lines *l, const struct vm *v)
 {
 	uint64_t oldest = history_oldest(&v->history);
@@ -329,6 +340,7 @@ json_t *explain_vm(const struct vm *v, uint64_t now_us)
 	explain_host(&l, v);
 	explain_alignment(&l, v);
 	explain_causes(&l, v, now_us);
+	explain_kvm(&l, v);
 	explain_decision(&l, v);
 	return l.array;
 }

@@ -21,6 +21,7 @@
 #include "hostblocks.h"
 #include "hostcgroup.h"
 #include "hostproc.h"
+#include "kvmstats.h"
 #include "log.h"
 #include "roles.h"
 #include "util.h"
@@ -30,6 +31,7 @@
 
 #define CGROUP_DIR "/sys/fs/cgroup"
 #define SYSTEM_DIR "/sys/devices/system"
+#define KVM_DIR	   "/sys/kernel/debug/kvm"
 
 struct helper {
 	int sup_fd, core_fd, proc_fd;
@@ -165,6 +167,22 @@ static int serve_collapse(struct helper *h, struct ipc_msg *m)
 	return ipc_answer(h->core_fd, m, r, -1);
 }
 
+static int serve_kvm(struct helper *h, struct ipc_msg *m)
+{
+	/* opened each time: it is there only while the module is */
+	auto_close int fd = open(KVM_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct kvm_pages p;
+	int r = fd < 0 ? -errno : kvmstats_debugfs(fd, m->proc.pid, &p);
+
+	memset(&m->kvm, 0, sizeof(m->kvm));
+	if (r < 0)
+		return ipc_answer(h->core_fd, m, r, -1);
+	m->kvm.pages_4k = p.pages_4k;
+	m->kvm.pages_2m = p.pages_2m;
+	m->kvm.pages_1g = p.pages_1g;
+	return ipc_answer(h->core_fd, m, 0, -1);
+}
+
 static int serve_blocks(struct helper *h, struct ipc_msg *m)
 {
 	struct pageblock_sum sum = {0};
@@ -211,6 +229,8 @@ static void take_core(struct helper *h)
 		r = serve_map(h, &m);
 	else if (r > 0 && fd < 0 && m.op == IPC_COLLAPSE)
 		r = serve_collapse(h, &m);
+	else if (r > 0 && fd < 0 && m.op == IPC_SAMPLE_KVM)
+		r = serve_kvm(h, &m);
 	else if (r > 0 && fd < 0 && m.op == IPC_NODE_BLOCKS)
 		r = serve_blocks(h, &m);
 	else if (r > 0)

@@ -44,6 +44,7 @@ static const char *const op_names[] = {
 	[IPC_SAMPLE_CGROUP] = "sample-cgroup",
 	[IPC_MAP_SCAN] = "map-scan",
 	[IPC_COLLAPSE] = "collapse",
+	[IPC_SAMPLE_KVM] = "sample-kvm",
 	[IPC_NODE_BLOCKS] = "node-blocks",
 	[IPC_POOL_READ] = "pool-read",
 	[IPC_POOL_SET] = "pool-set",
@@ -135,6 +136,9 @@ int ipc_check(const struct ipc_msg *m)
 		break;
 	case IPC_SAMPLE_PROC:
 		/* the answer's start_time shares its place with pid */
+		break;
+	case IPC_SAMPLE_KVM:
+		/* the same with pages_4k */
 		break;
 	case IPC_SAMPLE_CGROUP:
 		/* the same with nr_nodes, which the receiver bounds */

@@ -77,6 +77,8 @@ enum ipc_op {
 	IPC_SAMPLE_PROC, /* .proc -> .proc_sample */
 	/* .proc -> .numa; -ENODATA where the VM has no group of its own */
 	IPC_SAMPLE_CGROUP,
+	/* .proc -> .kvm; -ENODATA where debugfs has no VM of this process */
+	IPC_SAMPLE_KVM,
 	/* .blocks: a slice of a host node's pageblocks -> .blocks */
 	IPC_NODE_BLOCKS,
 
@@ -204,6 +206,9 @@ struct ipc_msg {
 			/* answer: */
 			uint64_t blocks_before, blocks_after, cpu_us;
 		} compact;
+		struct {
+			uint64_t pages_4k, pages_2m, pages_1g;
+		} kvm;
 		struct {
 			uint32_t node;
 			uint64_t max_words; /* of kpageflags */

@@ -91,6 +91,7 @@ static int ask_next(struct job *j, uint64_t now_us, const char **ret_why)
 				    j->order, still_wanted(j), now_us, &a, &d);
 		history_decision(&v->history, &d, go);
 		if (!go) {
+			j->refusal = d.reason;
 			*ret_why = decision_reason_text(d.reason);
 			continue;
 		}
@@ -153,6 +154,12 @@ int job_start(struct vm *v, void *client, const struct job_ask *ask,
 	r = ask_next(j, now_us, ret_why);
 	if (r > 0)
 		return 0;
+	/* memory that became free just now is in no report yet */
+	if (!r && j->refusal == REASON_LOW_MEMORY) {
+		j->recheck = true;
+		j->nodes_done = 0;
+		return 0;
+	}
 	*ret_job = NULL;
 	v->job = NULL;
 	free(j);
@@ -210,10 +217,15 @@ void job_result(struct job *j, const struct msg_result *r, uint64_t now_us)
 	go_on(j, "no more to be had", now_us);
 }
 
-void job_report(struct job *j)
+void job_report(struct job *j, uint64_t now_us)
 {
 	struct job_event ev = {.kind = JOB_PROGRESS};
 
+	if (j->recheck) {
+		j->recheck = false;
+		go_on(j, "nothing was asked for", now_us);
+		return;
+	}
 	count_free(j, &ev.free_blocks, &ev.free_pages);
 	tell(j, &ev);
 }

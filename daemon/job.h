@@ -49,6 +49,10 @@ struct job {
 	uint64_t nodes_done; /* bit i: report.node[i] was worked */
 	uint64_t action_id;
 	uint8_t action_node; /* index */
+	/* refused for what a report said that may be a second old: the next
+	 * one decides */
+	bool recheck;
+	uint8_t refusal;     /* enum decision_reason, the last one */
 	const char *stopped; /* a limit that a node met; static, or NULL */
 };
 
@@ -67,7 +71,7 @@ void job_abandon(struct job *j);
 
 /* From the VM: a result came, a report came, the session ended, time. */
 void job_result(struct job *j, const struct msg_result *r, uint64_t now_us);
-void job_report(struct job *j);
+void job_report(struct job *j, uint64_t now_us);
 void job_session_down(struct job *j, const char *why);
 void job_tick(struct job *j, uint64_t now_us);
 

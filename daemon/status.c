@@ -244,6 +244,15 @@ static json_t *host_json(const struct vm *v, uint64_t now_us)
 	return o;
 }
 
+static json_t *kvm_json(const struct vm_kvm *k, uint64_t now_us)
+{
+	return json_pack("{s:I, s:I, s:I, s:s, s:I}", "pages_4k",
+			 J(k->pages.pages_4k), "pages_2m", J(k->pages.pages_2m),
+			 "pages_1g", J(k->pages.pages_1g), "source",
+			 k->by_qmp ? "query-stats" : "debugfs", "age_ms",
+			 J((now_us - k->at_us) / MSEC_US));
+}
+
 static json_t *channel_json(const struct peer_stats *s)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "frames",
@@ -281,6 +290,11 @@ json_t *status_vm(const struct vm *v, uint64_t now_us)
 			json_integer(J((now_us - v->report_us) / MSEC_US)));
 		json_object_set_new(o, "report", report_json(v));
 	}
+	if (v->kvm.valid)
+		json_object_set_new(o, "kvm", kvm_json(&v->kvm, now_us));
+	else if (v->kvm.last_error)
+		json_object_set_new(o, "kvm_error",
+				    json_string(strerror(-v->kvm.last_error)));
 	if (v->action.id)
 		json_object_set_new(o, "action",
 				    json_pack("{s:I, s:i, s:s}", "id",

@@ -18,6 +18,7 @@
 
 #define PROC_SAMPLE_US	 (10 * SEC_US)
 #define NUMA_SAMPLE_US	 (5 * SEC_US)
+#define KVM_SAMPLE_US	 (10 * SEC_US)
 /* smaps_rollup of 64 GiB in base pages takes about 0.7 s; see FACTS 10 ms a
  * GiB. A QEMU in D state takes for ever. */
 #define PROC_DEADLINE_US (5 * SEC_US)
@@ -161,7 +162,7 @@ static void peer_message(struct peer *p, const struct msg *m)
 	v->have_report = true;
 	record_msg(v, m, p->now_us);
 	if (v->job)
-		job_report(v->job);
+		job_report(v->job, p->now_us);
 	vm_decide(v, p->now_us);
 }
 
@@ -344,6 +345,51 @@ static void sample_numa(struct vm *v, uint64_t now_us)
 		v->numa.asked = true;
 }
 
+static void kvm_sampled(void *ctx, uint64_t cookie, int result,
+			const struct ipc_msg *m, int fd)
+{
+	struct vm *v = manager_vm_by_serial(ctx, cookie);
+
+	if (fd >= 0)
+		close(fd);
+	if (!v)
+		return;
+	v->kvm.asked = false;
+	v->kvm.last_error = result;
+	v->kvm.valid = !result;
+	if (result < 0)
+		return;
+	v->kvm.by_qmp = false;
+	v->kvm.at_us = now_us();
+	v->kvm.pages = (struct kvm_pages){
+		.pages_4k = m->kvm.pages_4k,
+		.pages_2m = m->kvm.pages_2m,
+		.pages_1g = m->kvm.pages_1g,
+	};
+}
+
+/* Of QEMU, which has them at next to no cost; else of debugfs. */
+static void sample_kvm(struct vm *v, uint64_t now_us)
+{
+	struct ipc_msg m = {.op = IPC_SAMPLE_KVM};
+	bool silent = v->kvm.asked; /* a period ago, by a QEMU that is stuck */
+
+	if (now_us < v->kvm.next_us)
+		return;
+	v->kvm.next_us = now_us + KVM_SAMPLE_US;
+	v->kvm.asked = false;
+	if (!silent && !vm_qmp_ask_kvm(v)) {
+		v->kvm.asked = true;
+		return;
+	}
+	if (v->proc.pid <= 0)
+		return;
+	m.proc.pid = v->proc.pid;
+	if (!link_call(&v->m->link[ROLE_HELPER], &m, now_us + PROC_DEADLINE_US,
+		       kvm_sampled, v->m, v->serial))
+		v->kvm.asked = true;
+}
+
 static void sample_proc(struct vm *v, uint64_t now_us)
 {
 	struct ipc_msg m = {.op = IPC_SAMPLE_PROC};
@@ -385,6 +431,7 @@ void vm_tick(struct vm *v, uint64_t now_us)
 	sample_proc(v, now_us);
 	sample_numa(v, now_us);
 	vm_map_tick(v, now_us);
+	sample_kvm(v, now_us);
 	action_tick(v, now_us);
 	/* reports drive decisions; without them, only that they are missing */
 	if (v->peer.up && now_us - v->report_us > fresh_us)
@@ -417,6 +464,7 @@ struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg, uint64_t now_us)
 	/* spread the slow samples of many VMs over their period */
 	v->proc.next_us = now_us + v->serial * 37 * MSEC_US % PROC_SAMPLE_US;
 	v->map.next_us = now_us + v->serial * 43 * MSEC_US % SEC_US;
+	v->kvm.next_us = now_us + v->serial * 43 * MSEC_US % KVM_SAMPLE_US;
 	v->numa.next_us = now_us + v->serial * 41 * MSEC_US % NUMA_SAMPLE_US;
 	peer_init(&v->peer, m->loop, &vm_peer_ops,
 		  (uint32_t)(m->cfg->report_interval_us / MSEC_US),

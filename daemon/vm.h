@@ -12,6 +12,7 @@
 
 #include "history.h"
 #include "ipc.h"
+#include "kvmstats.h"
 #include "link.h"
 #include "peer.h"
 #include "policy.h"
@@ -58,6 +59,16 @@ struct vm_numa {
 	} node[IPC_NUMA_MAX];
 };
 
+/* How KVM maps the VM. */
+struct vm_kvm {
+	bool valid, asked;
+	bool by_qmp;	   /* else debugfs */
+	bool qmp_has_none; /* until the next connection */
+	uint64_t at_us, next_us, query_id;
+	int last_error;
+	struct kvm_pages pages;
+};
+
 struct vm {
 	struct vm *next;
 	struct manager *m;
@@ -99,6 +110,7 @@ struct vm {
 	uint64_t dimms_id; /* of the query under way; 0: none */
 	uint32_t nr_dimms;
 	struct ipc_dimm dimm[IPC_DIMMS_MAX];
+	struct vm_kvm kvm;
 	struct history history;
 	char down_why[PROTO_TEXT_MAX + 1]; /* why the last session ended */
 };
@@ -146,6 +158,13 @@ void vm_qmp_tick(struct vm *v, uint64_t now_us);
 void vm_qmp_close(struct vm *v);
 void vm_qmp_state(const struct vm *v, struct policy_snapshot *s,
 		  uint64_t now_us);
+/**
+ * vm_qmp_ask_kvm() - ask QEMU for KVM's page counts
+ *
+ * Return: 0 if it was asked; -errno: it cannot be, or has none.
+ */
+int vm_qmp_ask_kvm(struct vm *v);
+
 /* "running", "stopped", "migrating", …; "unknown" without QMP */
 const char *vm_qmp_state_name(const struct vm *v, uint64_t now_us);
 

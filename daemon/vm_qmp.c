@@ -41,6 +41,8 @@ void vm_qmp_close(struct vm *v)
 	loop_remove(v->m->loop, &v->qmp_src);
 	close(v->qmp_fd);
 	v->qmp_fd = -1;
+	v->kvm.asked = false; /* no answer will come */
+	v->kvm.qmp_has_none = false;
 	free(v->qmp);
 	v->qmp = NULL;
 }
@@ -116,16 +118,11 @@ static void dimm_take(struct vm *v, const json_t *device)
 		v->nr_dimms--;
 }
 
-static void on_answer(void *ctx, struct qmp *q, uint64_t id, json_t *ret,
-		      const char *error)
+static void dimms_take(struct vm *v, const json_t *ret)
 {
-	struct vm *v = ctx;
 	const json_t *device;
 	size_t i;
 
-	(void)q;
-	if (error || id != v->dimms_id)
-		return;
 	v->nr_dimms = 0;
 	json_array_foreach(ret, i, device) dimm_take(v, device);
 	vm_map_again(v, now_us());
@@ -173,7 +170,50 @@ static void on_event(void *ctx, struct qmp *q, enum qmp_event event)
 		vm_decide(v, now_us());
 }
 
+static void on_answer(void *ctx, struct qmp *q, uint64_t id, json_t *ret,
+		      const char *error)
+{
+	struct vm *v = ctx;
+	struct kvm_pages pages;
+	int r;
+
+	(void)q;
+	(void)error;
+	if (id == v->dimms_id && ret)
+		dimms_take(v, ret);
+	if (id != v->kvm.query_id)
+		return;
+	v->kvm.asked = false;
+	r = ret ? kvmstats_parse(ret, &pages) : -ENODATA;
+	/* emulation, or a QEMU of before: debugfs may know */
+	v->kvm.qmp_has_none = r < 0;
+	if (r < 0)
+		return;
+	v->kvm.pages = pages;
+	v->kvm.valid = true;
+	v->kvm.by_qmp = true;
+	v->kvm.last_error = 0;
+	v->kvm.at_us = now_us();
+}
+
 static const struct qmp_ops ops = {.event = on_event, .answer = on_answer};
+
+int vm_qmp_ask_kvm(struct vm *v)
+{
+	json_t *args;
+	int r;
+
+	if (v->qmp_fd < 0 || v->kvm.qmp_has_none)
+		return -ENODATA;
+	args = kvmstats_args();
+	if (!args)
+		return -ENOMEM;
+	r = qmp_command(v->qmp, "query-stats", args, &v->kvm.query_id);
+	json_decref(args);
+	if (!r)
+		flush(v);
+	return r;
+}
 
 static void on_recv(struct source *s, const uint8_t *buf, long n)
 {

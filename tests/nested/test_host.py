@@ -197,6 +197,57 @@ def _sampled(x):
     return any("nodes" in v for v in doc["vms"])
 
 
+def test_kvm_counts(x):
+    """KVM's page counts, by query-stats and, without QMP, by debugfs"""
+    def counts():
+        rc, out, err = x.daemon.ctl("--json", "status")
+        expect(rc == 0, err)
+        return next(v for v in json.loads(out)["vms"]
+                    if v["name"] == "a").get("kvm")
+
+    def newest():
+        k = counts()
+        return k if k and k["age_ms"] < 2000 else None
+    for source, vm in (("query-stats", ""), ("debugfs", "qmp=")):
+        if vm:
+            x.daemon.stop()
+            path = f"{x.guest.dir}/agent.sock"
+            x.daemon = HostDaemon(x.host, {}, mode="observe", args=[
+                "--vm", f"name=a,channel={path},pid={x.guest.pid}"]).start()
+        k = wait_for(newest, 40, f"page counts by {source}", 0.3)
+        expect(k["source"] == source, f"{k}")
+        real = x.guest.kvm_debugfs()
+        note(f"{k}; debugfs {real}")
+        for name in ("pages_4k", "pages_2m", "pages_1g"):
+            # a guest at rest still touches a page now and then
+            expect(abs(k[name] - real[name]) <= 8, f"{name}: {k} and {real}")
+    rc, out, err = x.daemon.ctl("explain", "a")
+    expect("KVM maps" in out, out)
+    x.daemon.stop()
+    x.daemon = HostDaemon(x.host, {"a": x.guest}, mode="observe").start()
+    x.daemon.wait_session("a")
+
+
+def test_compact_node(x):
+    """compact-node: the knob writer compacts a host node, up to its target"""
+    recipes.fragment_node(x.host, 0, 400, pin=False)
+    before = x.host.node_free_2m(0)
+    rc, out, err = x.daemon.ctl("--json", "compact-node", "0", "--blocks",
+                                "20", timeout=120)
+    expect(rc == 0, err)
+    gained = x.host.node_free_2m(0) - before
+    note(f"{before} free, asked for 20, {gained} more: {out}")
+    expect(20 <= gained <= 60, f"{before} free, then {gained} more")
+    # and all that can be had
+    rc, out, err = x.daemon.ctl("--json", "compact-node", "0", timeout=180)
+    expect(rc == 0, err)
+    all_of = x.host.node_free_2m(0) - before
+    note(f"all: {all_of} more")
+    expect(all_of > 2 * gained, f"{gained} with a target, {all_of} without")
+    recipes.unfragment_node(x.host, 0)
+    expect(x.daemon.stop() == 0, "vmdefragd's exit status")
+
+
 def test_pageblocks(x):
     """nodes --pageblocks: free pages as zoneinfo's, all memory classified"""
     rc, out, err = x.daemon.ctl("--json", "nodes", "--pageblocks",
@@ -218,7 +269,6 @@ def test_pageblocks(x):
              f"free blocks of node {n['node']}")
         expect(b["pageblocks"] >= b["free"] + b["movable"] + b["unmovable"],
                f"more than there are: {b}")
-    expect(x.daemon.stop() == 0, "vmdefragd's exit status")
 
 
 def _settled_rss(g):
@@ -242,7 +292,7 @@ def test_stop(x):
 
 
 TESTS = [test_probes, test_guest_on_its_node, test_statistics_agree,
-         test_readers, test_view, test_pageblocks, test_reporting, test_stop]
+         test_readers, test_view, test_kvm_counts, test_pageblocks, test_compact_node, test_reporting, test_stop]
 
 if __name__ == "__main__":
     sys.exit(nestedtest.main(TESTS, lab))
