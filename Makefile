@@ -86,7 +86,7 @@ $(BUILD)/daemon/vmdefragd: $(call obj,daemon/main.c) $(DAEMON_ARCHIVES)
 	$(call link,,$(DAEMON_LIBS))
 # With the policy itself, for replay; of the libraries only what that needs.
 $(BUILD)/daemon/vmdefragctl: $(call obj,$(CTL_SRC)) $(BUILD)/libdaemon.a \
-		$(BUILD)/libcommon.a
+		$(BUILD)/libkvm.a $(BUILD)/libcommon.a
 	$(call link,,-ljansson -linih)
 $(BUILD)/guest-agent/vmdefrag-agent: $(call obj,guest-agent/main.c) \
 		$(AGENT_ARCHIVES)
@@ -136,6 +136,13 @@ $(PROBE_BIN): $(BUILD)/tests/probe/%: tests/probe/%.c \
 	@mkdir -p $(@D)
 	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) $(if $(SAN),,-static) -o $@ $<
 
+# Ours without the daemon around it, for tests and benchmarks.
+TOOL_BIN := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,\
+	$(wildcard tests/tools/*.c))
+$(TOOL_BIN): $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o \
+		$(BUILD)/libkvm.a $(BUILD)/libcommon.a
+	$(call link,,-ljansson -lnuma)
+
 # What runs inside guests: static, one file each.
 LAB_BIN := $(patsubst tests/lab/guest/%.c,$(BUILD)/lab/%,\
 	$(wildcard tests/lab/guest/*.c))
@@ -183,7 +190,7 @@ install-guest: $(BUILD)/guest-agent/vmdefrag-agent
 
 install: install-host install-guest
 
-test-programs: $(PROGRAMS) $(UNIT_BIN) $(FUZZ_BIN) $(FUZZ_AGENT_BIN) $(PROBE_BIN) $(LAB_BIN)
+test-programs: $(PROGRAMS) $(UNIT_BIN) $(FUZZ_BIN) $(FUZZ_AGENT_BIN) $(PROBE_BIN) $(TOOL_BIN) $(LAB_BIN)
 
 deps:
 	$(Q)tests/deps

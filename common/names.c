@@ -17,7 +17,8 @@ static const char *const msg_type_names[] = {
 	[MSG_WELCOME] = "welcome", [MSG_BYE] = "bye",
 	[MSG_REPORT] = "report",   [MSG_DIRECTIVE] = "directive",
 	[MSG_ACTION] = "action",   [MSG_CANCEL] = "cancel",
-	[MSG_RESULT] = "result",
+	[MSG_RESULT] = "result",   [MSG_MAP_ASK] = "map-ask",
+	[MSG_MAP] = "map",	   [MSG_BACKING] = "backing",
 };
 NAME_FUNCTION(msg_type_name, msg_type_names, MSG_TYPE_END)
 
@@ -54,6 +55,7 @@ static const char *const feature_names[] = {
 	[FEATURE_OBSERVE] = "observe",
 	[FEATURE_VIRTIO_MEM] = "virtio_mem",
 	[FEATURE_ISOLCPUS] = "isolated_cpus",
+	[FEATURE_MAP] = "map",
 };
 NAME_FUNCTION(feature_name, feature_names, FEATURE_COUNT)
 

@@ -490,6 +490,62 @@ static void visit_result(struct cursor *c, struct msg_result *m)
 	visit_text(c, m->text, "result.text");
 }
 
+static void visit_map_ask(struct cursor *c, struct msg_map_ask *m)
+{
+	visit_u32_in(c, &m->id, 1, UINT32_MAX, "map_ask.id");
+	visit_u32_in(c, &m->words_per_sec, 1, UINT32_MAX,
+		     "map_ask.words_per_sec");
+}
+
+/* Two blocks a byte, the first in the low half. */
+static void visit_blocks(struct cursor *c, struct msg_map *m)
+{
+	for (size_t i = 0; i < m->nr && !c->bad; i += 2) {
+		uint8_t pair = 0;
+
+		if (c->encode) {
+			pair = m->block[i];
+			if (i + 1 < m->nr)
+				pair |= (uint8_t)(m->block[i + 1] << 4);
+		}
+		visit_u8(c, &pair);
+		m->block[i] = pair & 15;
+		if (i + 1 < m->nr)
+			m->block[i + 1] = pair >> 4;
+		if (m->block[i] >= GUEST_BLOCK_COUNT ||
+		    (i + 1 < m->nr && m->block[i + 1] >= GUEST_BLOCK_COUNT))
+			fail(c, "map.block");
+	}
+}
+
+static void visit_first_block(struct cursor *c, uint64_t *first, uint16_t nr,
+			      const char *what)
+{
+	visit_u64(c, first);
+	if (!c->bad && *first > PROTO_MAP_BLOCK_MAX - nr)
+		fail(c, what);
+}
+
+static void visit_map(struct cursor *c, struct msg_map *m)
+{
+	visit_u32(c, &m->id);
+	visit_u16_in(c, &m->nr, 0, PROTO_MAP_BLOCKS, "map.nr");
+	visit_first_block(c, &m->first_block, m->nr, "map.first_block");
+	visit_u8(c, &m->node);
+	visit_u8_in(c, &m->last, 0, 1, "map.last");
+	visit_u64(c, &m->words);
+	visit_blocks(c, m);
+}
+
+static void visit_backing(struct cursor *c, struct msg_backing *m)
+{
+	visit_u32(c, &m->id);
+	visit_u16_in(c, &m->nr, 1, PROTO_BACKING_BLOCKS, "backing.nr");
+	visit_first_block(c, &m->first_block, m->nr, "backing.first_block");
+	for (size_t i = 0; i < (m->nr + 7u) / 8 && !c->bad; i++)
+		visit_u8(c, &m->huge[i]);
+}
+
 /* Return: 0, or -ENOMSG for a type without a definition. */
 static int visit_body(struct cursor *c, struct msg *m)
 {
@@ -519,6 +575,15 @@ static int visit_body(struct cursor *c, struct msg *m)
 		return 0;
 	case MSG_RESULT:
 		visit_result(c, &m->result);
+		return 0;
+	case MSG_MAP_ASK:
+		visit_map_ask(c, &m->map_ask);
+		return 0;
+	case MSG_MAP:
+		visit_map(c, &m->map);
+		return 0;
+	case MSG_BACKING:
+		visit_backing(c, &m->backing);
 		return 0;
 	default:
 		return -ENOMSG;

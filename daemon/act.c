@@ -140,3 +140,56 @@ void act_plan(struct vm *v, const struct policy_plan *plan, uint64_t now_us)
 			break; /* one at a time; the next tick asks again */
 	}
 }
+
+/* A batch, at most so long: a fifth of the helper's time in all. */
+#define COLLAPSE_TIME_US (100 * MSEC_US)
+/* A single call took 7.7 s once; the helper is replaced before that. */
+#define COLLAPSE_DEADLINE_US (2 * SEC_US)
+
+int act_collapse(struct vm *v, const struct collapse_plan *plan,
+		 uint64_t now_us)
+{
+	struct ipc_msg m = {.op = IPC_COLLAPSE};
+	int r;
+
+	static_assert(COLLAPSE_PLAN_MAX <= IPC_COLLAPSE_MAX, "a plan fits");
+	if (!vm_is_active(v))
+		return -EPERM;
+	if (v->collapsing)
+		return -EBUSY;
+	vm_map_guest(v, &m.collapse.guest);
+	m.collapse.nr = plan->nr;
+	m.collapse.max_time_us = COLLAPSE_TIME_US;
+	for (uint32_t i = 0; i < plan->nr; i++)
+		m.collapse.block[i] = (uint32_t)memslots_block(
+			&v->map.slots, plan->index[i], NULL);
+	r = link_call(&v->m->link[ROLE_HELPER], &m,
+		      now_us + COLLAPSE_DEADLINE_US, vm_map_collapsed, v->m,
+		      v->serial);
+	if (!r)
+		v->collapsing = true;
+	return r;
+}
+
+uint32_t act_hint(struct vm *v, uint32_t id, uint32_t from)
+{
+	const struct vmmap *map = &v->map;
+	struct msg m = {.type = MSG_BACKING};
+	struct msg_backing *b = &m.backing;
+	uint32_t at = from;
+
+	if (!vm_is_active(v) || from >= map->nr)
+		return map->nr;
+	b->id = id;
+	b->first_block = memslots_block(&map->slots, from, NULL);
+	/* to the end of the slot: blocks without gaps */
+	while (at < map->nr && b->nr < PROTO_BACKING_BLOCKS &&
+	       memslots_block(&map->slots, at, NULL) ==
+		       b->first_block + b->nr) {
+		if (map->host[at].flags & BACKING_HUGE)
+			b->huge[b->nr / 8] |= (uint8_t)(1u << b->nr % 8);
+		b->nr++;
+		at++;
+	}
+	return peer_send(&v->peer, &m) < 0 ? map->nr : at;
+}

@@ -37,4 +37,22 @@ void act_release(struct vm *v);
  */
 void act_cancel(struct vm *v);
 
+/**
+ * act_collapse() - have the helper collapse what a plan says
+ *
+ * Return: 0; -EPERM in a mode that changes nothing; -EBUSY while one is under
+ * way; as link_call().
+ */
+int act_collapse(struct vm *v, const struct collapse_plan *plan,
+		 uint64_t now_us);
+
+/**
+ * act_hint() - tell the agent which of its blocks are huge below it, a part
+ *		of them a call
+ * @from: index of the first, memslot.h
+ *
+ * Return: index of the next, or how many there are: all is said.
+ */
+uint32_t act_hint(struct vm *v, uint32_t id, uint32_t from);
+
 #endif

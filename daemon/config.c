@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "configtext.h"
+#include "policy_collapse.h"
 #include "proto_codec.h"
 #include "util.h"
 
@@ -82,12 +83,21 @@ static const struct conf_key config_keys[] = {
 	{"policy", "Lease", CONF_TIME_US, OF_POLICY(lease_us), 1 * SEC_US,
 	 24 * 3600 * SEC_US, NULL},
 
+	{"policy", "Collapse", CONF_ENUM, OF_POLICY(collapse), 0,
+	 COLLAPSE_MODE_COUNT, collapse_mode_name},
+	{"policy", "MapInterval", CONF_TIME_US, OF_POLICY(map_interval_us),
+	 500 * MSEC_US, 3600 * SEC_US, NULL},
+	{"policy", "Hint", CONF_BOOL, OF_POLICY(hint), 0, 0, NULL},
+
 	{"vm", "Channel", CONF_STRING, OF_VM(channel), 1, IPC_PATH_MAX, NULL},
 	{"vm", "Qmp", CONF_STRING, OF_VM(qmp), 0, IPC_PATH_MAX, NULL},
 	{"vm", "Pid", CONF_U32, OF_VM(pid), 0, INT32_MAX, NULL},
 	{"vm", "Uuid", CONF_STRING, OF_VM(uuid), 0,
 	 sizeof((struct ipc_vm){}.uuid), NULL},
 	{"vm", "Mode", CONF_ENUM, OF_VM(mode), 0, VM_MODE_COUNT, vm_mode_name},
+	{"vm", "Collapse", CONF_ENUM, OF_VM(collapse), 0, COLLAPSE_MODE_COUNT,
+	 collapse_mode_name},
+	{"vm", "Hint", CONF_BOOL, OF_VM(hint), 0, 0, NULL},
 };
 
 static struct ipc_vm *find_vm(struct config *cfg, const char *name)
@@ -189,6 +199,8 @@ static int new_vm(struct config *cfg, const char *name, char *what)
 	memset(vm, 0, sizeof(*vm));
 	strcpy(vm->name, name);
 	vm->mode = MODE_UNSET;
+	vm->collapse = COLLAPSE_MODE_COUNT;
+	vm->hint = true;
 	return 0;
 }
 
@@ -371,8 +383,8 @@ int config_set(struct config *cfg, const char *section, const char *key,
 static int set_vm_word(struct config *cfg, const char *section, char *word,
 		       char *what)
 {
-	static const char *const keys[] = {"Channel", "Qmp", "Pid", "Uuid",
-					   "Mode"};
+	static const char *const keys[] = {"Channel", "Qmp",	  "Pid", "Uuid",
+					   "Mode",    "Collapse", "Hint"};
 	char why[CONF_WHAT_MAX], *value = strchr(word, '=');
 
 	if (!value)
@@ -386,8 +398,8 @@ static int set_vm_word(struct config *cfg, const char *section, char *word,
 		return fault(what, "%.200s", why);
 	}
 	return fault(what,
-		     "unknown key '%.32s': name, channel, qmp, pid, uuid and "
-		     "mode are known",
+		     "unknown key '%.32s': name, channel, qmp, pid, uuid, "
+		     "mode, collapse and hint are known",
 		     word);
 }
 
@@ -491,6 +503,9 @@ int config_validate(struct config *cfg, char *what)
 	for (size_t i = 0; i < cfg->nr_vms; i++) {
 		if (cfg->vm[i].mode == MODE_UNSET)
 			cfg->vm[i].mode = cfg->policy.mode;
+		if (cfg->vm[i].collapse == COLLAPSE_MODE_COUNT)
+			cfg->vm[i].collapse = cfg->policy.collapse;
+		cfg->vm[i].hint = cfg->vm[i].hint && cfg->policy.hint;
 	}
 	return 0;
 }

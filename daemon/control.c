@@ -11,6 +11,7 @@
 #include "proto_codec.h"
 #include "recording.h"
 #include "status.h"
+#include "status_map.h"
 #include "util.h"
 
 #define COMPACT_TIME_DEFAULT_US (120 * SEC_US)
@@ -204,6 +205,18 @@ static void cmd_explain(struct client *cl, const json_t *req)
 		client_send(cl, json_pack("{s:b, s:s, s:o}", "ok", true, "vm",
 					  v->cfg.name, "lines",
 					  explain_vm(v, now_us())));
+}
+
+static void cmd_map(struct client *cl, const json_t *req)
+{
+	struct vm *v = vm_of(cl, req);
+	json_t *o = v ? status_map(v, now_us()) : NULL;
+
+	if (!v)
+		return;
+	if (o)
+		json_object_set_new(o, "ok", json_true());
+	client_send(cl, o);
 }
 
 static void cmd_history(struct client *cl, const json_t *req)
@@ -526,6 +539,7 @@ static const struct {
 } commands[] = {
 	{"status", false, cmd_status},
 	{"explain", false, cmd_explain},
+	{"map", false, cmd_map},
 	{"history", false, cmd_history},
 	{"dump-config", false, cmd_dump_config},
 	{"record", false, cmd_record},

@@ -220,6 +220,13 @@ static int run_explain(struct ctl *c, const struct args *a)
 		table_explain);
 }
 
+static int run_map(struct ctl *c, const struct args *a)
+{
+	return ask_and_show(c,
+			    json_pack("{s:s, s:s}", "cmd", "map", "vm", a->vm),
+			    table_map);
+}
+
 static int run_history(struct ctl *c, const struct args *a)
 {
 	return ask_and_show(
@@ -439,6 +446,8 @@ static const struct {
 	 "the same, refreshed in place [--interval SEC] [--turns N]"},
 	{"explain", NEEDS_VM, run_explain,
 	 "VM: what is seen, what is wrong, what would mend it"},
+	{"map", NEEDS_VM, run_map,
+	 "VM: its memory block by block, both sides drawn"},
 	{"history", NEEDS_VM, run_history,
 	 "VM: decisions with their evidence, and results"},
 	{"compact", NEEDS_VM, run_compact,

@@ -51,6 +51,7 @@ bool ctl_interrupted(void);
 void table_status(const json_t *answer);
 void table_vm(const json_t *vm);
 void table_explain(const json_t *answer);
+void table_map(const json_t *answer); /* ctl_map.c */
 void table_history(const json_t *answer);
 void table_nodes(const json_t *answer);
 void table_result(const json_t *event);

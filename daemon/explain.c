@@ -9,6 +9,7 @@
 #include "proto_codec.h"
 #include "status.h"
 #include "util.h"
+#include "vm_causes.h"
 
 struct lines {
 	json_t *array;
@@ -244,6 +245,49 @@ static void explain_host(struct lines *l, const struct vm *v)
 			strerror(-p->last_error));
 }
 
+static void explain_alignment(struct lines *l, const struct vm *v)
+{
+	const struct alignment *a = &v->map.alignment;
+
+	for (unsigned int i = 0; v->map.host_us && i < a->nr_nodes; i++) {
+		const struct alignment_node *n = &a->node[i];
+
+		OK(l,
+		   "guest node %u: %u.%u %% of its huge pages (%" PRIu64
+		   " MiB) lie on huge pages of the host; free: %" PRIu64
+		   " MiB backed by the host, %" PRIu64 " MiB not",
+		   n->node, alignment_score_permille(n) / 10,
+		   alignment_score_permille(n) % 10,
+		   alignment_guest_huge(n) * 2, n->free_backed_kib / 1024,
+		   n->free_unbacked_kib / 1024);
+	}
+	if (v->map.host_us)
+		NOTE(l, "", "collapse=%s: %s",
+		     collapse_mode_name(v->cfg.collapse),
+		     collapse_hold_text(v->collapse_hold));
+}
+
+/* What is wrong with what backs the VM, the main cause first. */
+static void explain_causes(struct lines *l, const struct vm *v, uint64_t now_us)
+{
+	enum cause found[CAUSE_COUNT];
+	struct cause_facts f;
+	unsigned int n;
+
+	if (!v->map.host_us && !v->map.last_error)
+		return;
+	vm_cause_facts(v, now_us, &f);
+	n = causes_find(&f, found);
+	for (unsigned int i = 0; i < n; i++) {
+		say(l, cause_is_problem(found[i]) ? "problem" : "note",
+		    cause_cure(found[i]), "%s%s", cause_text(found[i]),
+		    i ? "" : " (main cause)");
+		json_object_set_new(
+			json_array_get(l->array, json_array_size(l->array) - 1),
+			"cause", json_string(cause_name(found[i])));
+	}
+}
+
 static void explain_kvm(struct lines *l, const struct vm *v)
 {
 	const struct kvm_pages *p = &v->kvm.pages;
@@ -294,6 +338,8 @@ json_t *explain_vm(const struct vm *v, uint64_t now_us)
 	explain_memory(&l, v);
 	explain_reporting(&l, v);
 	explain_host(&l, v);
+	explain_alignment(&l, v);
+	explain_causes(&l, v, now_us);
 	explain_kvm(&l, v);
 	explain_decision(&l, v);
 	return l.array;

@@ -17,6 +17,7 @@
 #include <sys/un.h>
 
 #include "config.h"
+#include "helper_map.h"
 #include "hostblocks.h"
 #include "hostcgroup.h"
 #include "hostproc.h"
@@ -152,6 +153,20 @@ static int serve_cgroup(struct helper *h, struct ipc_msg *m)
 	return ipc_answer(h->core_fd, m, 0, -1);
 }
 
+static int serve_map(struct helper *h, struct ipc_msg *m)
+{
+	auto_close int fd = helper_map_scan(h->proc_fd, m);
+
+	return ipc_answer(h->core_fd, m, MIN(fd, 0), fd);
+}
+
+static int serve_collapse(struct helper *h, struct ipc_msg *m)
+{
+	int r = helper_map_collapse(h->proc_fd, h->cgroup_fd, m);
+
+	return ipc_answer(h->core_fd, m, r, -1);
+}
+
 static int serve_kvm(struct helper *h, struct ipc_msg *m)
 {
 	/* opened each time: it is there only while the module is */
@@ -210,6 +225,10 @@ static void take_core(struct helper *h)
 		r = serve_sample(h, &m);
 	else if (r > 0 && fd < 0 && m.op == IPC_SAMPLE_CGROUP)
 		r = serve_cgroup(h, &m);
+	else if (r > 0 && fd < 0 && m.op == IPC_MAP_SCAN)
+		r = serve_map(h, &m);
+	else if (r > 0 && fd < 0 && m.op == IPC_COLLAPSE)
+		r = serve_collapse(h, &m);
 	else if (r > 0 && fd < 0 && m.op == IPC_SAMPLE_KVM)
 		r = serve_kvm(h, &m);
 	else if (r > 0 && fd < 0 && m.op == IPC_NODE_BLOCKS)

@@ -6,6 +6,7 @@
 
 #include "ipc.h"
 #include "policy.h"
+#include "policy_collapse.h"
 #include "util.h"
 
 /* More fds than the one allowed are taken too, so that they can be closed. */
@@ -41,6 +42,8 @@ static const char *const op_names[] = {
 	[IPC_OPEN_SOCKET] = "open-socket",
 	[IPC_SAMPLE_PROC] = "sample-proc",
 	[IPC_SAMPLE_CGROUP] = "sample-cgroup",
+	[IPC_MAP_SCAN] = "map-scan",
+	[IPC_COLLAPSE] = "collapse",
 	[IPC_SAMPLE_KVM] = "sample-kvm",
 	[IPC_NODE_BLOCKS] = "node-blocks",
 	[IPC_POOL_READ] = "pool-read",
@@ -84,7 +87,7 @@ static bool vm_ok(const struct ipc_vm *vm)
 	return text_ok(vm->name, sizeof(vm->name), 1) &&
 	       text_ok(vm->uuid, sizeof(vm->uuid), 0) && path_ok(vm->channel) &&
 	       (!vm->qmp[0] || path_ok(vm->qmp)) && vm->pid >= 0 &&
-	       vm->mode < VM_MODE_COUNT;
+	       vm->mode < VM_MODE_COUNT && vm->collapse < COLLAPSE_MODE_COUNT;
 }
 
 static bool pool_ok(const struct ipc_msg *m)
@@ -140,6 +143,11 @@ int ipc_check(const struct ipc_msg *m)
 	case IPC_SAMPLE_CGROUP:
 		/* the same with nr_nodes, which the receiver bounds */
 		break;
+	case IPC_MAP_SCAN:
+	case IPC_COLLAPSE:
+		/* answers share the place; the helper checks its requests by
+		 * ipc_guest_check(), the core bounds what it gets */
+		break;
 	case IPC_POOL_READ:
 	case IPC_POOL_SET:
 		ok = pool_ok(m);
@@ -157,6 +165,18 @@ int ipc_check(const struct ipc_msg *m)
 	return ok ? 0 : -EPROTO;
 }
 
+int ipc_guest_check(const struct ipc_guest *g)
+{
+	if (g->pid <= 0 || g->nr_dimms > IPC_DIMMS_MAX)
+		return -EPROTO;
+	for (uint32_t i = 0; i < g->nr_dimms; i++) {
+		if (!text_ok(g->dimm[i].memdev, IPC_NAME_MAX, 1) ||
+		    g->dimm[i].virtio_mem > 1)
+			return -EPROTO;
+	}
+	return 0;
+}
+
 /* Which messages bring an fd; an open-socket does as an answer only. */
 static bool fd_ok(const struct ipc_msg *m, bool have_fd)
 {
@@ -165,6 +185,7 @@ static bool fd_ok(const struct ipc_msg *m, bool have_fd)
 	case IPC_RELOAD:
 		return have_fd;
 	case IPC_OPEN_SOCKET:
+	case IPC_MAP_SCAN:
 		return true;
 	default:
 		return !have_fd;

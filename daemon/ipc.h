@@ -34,6 +34,7 @@
 #ifndef VMDEFRAG_IPC_H
 #define VMDEFRAG_IPC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -81,6 +82,11 @@ enum ipc_op {
 	/* .blocks: a slice of a host node's pageblocks -> .blocks */
 	IPC_NODE_BLOCKS,
 
+	/* .map -> fd: a struct mapfile; what is cheap is in there always */
+	IPC_MAP_SCAN,
+	/* .collapse -> .collapsed; -ESRCH if the process is gone */
+	IPC_COLLAPSE,
+
 	/* core -> knobs, and the answer with the same id and .result */
 	IPC_POOL_READ, /* .pool -> .pool */
 	/* .pool, nr without surplus -> .pool as it came out; one at a time:
@@ -103,6 +109,8 @@ enum ipc_op {
 #define IPC_NODES_MAX 1024u /* the kernel's, on x86-64 and aarch64 */
 /* of one slice: 60 to 90 ms natively, which others wait for the helper */
 #define IPC_WORDS_MAX	   (UINT64_C(1) << 20)
+#define IPC_DIMMS_MAX	   16u
+#define IPC_COLLAPSE_MAX   64u /* blocks a request: 15 to 40 ms natively */
 #define IPC_COMPACT_MAX_US (600 * UINT64_C(1000000))
 
 /* daemon/policy.h: enum vm_mode */
@@ -113,6 +121,23 @@ struct ipc_vm {
 	char qmp[IPC_PATH_MAX]; /* empty: none */
 	int32_t pid;		/* of QEMU; 0: whoever listens on channel */
 	uint32_t mode;		/* enum vm_mode */
+	uint32_t collapse;	/* enum collapse_mode */
+	bool hint;		/* tell the agent what is huge below it */
+};
+
+/* A memory device, as QMP's query-memory-devices tells. */
+struct ipc_dimm {
+	char memdev[IPC_NAME_MAX];
+	uint64_t gpa, bytes;
+	uint32_t virtio_mem;
+};
+
+/* Whose memory, and where its DIMMs are. */
+struct ipc_guest {
+	int32_t pid;
+	uint32_t nr_dimms;
+	uint64_t start_time; /* 0: any */
+	struct ipc_dimm dimm[IPC_DIMMS_MAX];
 };
 
 struct ipc_msg {
@@ -151,6 +176,22 @@ struct ipc_msg {
 				uint64_t kib, huge_kib; /* anon and shmem */
 			} node[IPC_NUMA_MAX];
 		} numa;
+		struct {
+			struct ipc_guest guest;
+			uint32_t index, max_blocks; /* memslot.h */
+			uint32_t nodes;		    /* 1: host nodes, too */
+		} map;
+		struct {
+			struct ipc_guest guest;
+			uint32_t nr;
+			uint64_t max_time_us;
+			uint32_t block[IPC_COLLAPSE_MAX]; /* gpa / 2 MiB */
+		} collapse;
+		struct {
+			uint32_t nr; /* of those asked, the first so many */
+			uint64_t cpu_us;
+			int16_t result[IPC_COLLAPSE_MAX]; /* 0 or -errno */
+		} collapsed;
 		struct {
 			uint32_t node;
 			uint64_t page_kib; /* 2048 or 1048576 */
@@ -205,6 +246,12 @@ int ipc_recv(int fd, struct ipc_msg *ret_m, int *ret_fd);
  * Return: 0 or -EPROTO.
  */
 int ipc_check(const struct ipc_msg *m);
+
+/**
+ * ipc_guest_check() - is every field of a guest within its range? Pure.
+ * Return: 0 or -EPROTO.
+ */
+int ipc_guest_check(const struct ipc_guest *g);
 
 const char *ipc_op_name(unsigned int op);
 

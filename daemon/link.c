@@ -37,6 +37,20 @@ static void fail_all(struct link *k, int result)
 	}
 }
 
+static void fail_oldest(struct link *k)
+{
+	struct link_request *oldest = NULL;
+
+	for (size_t i = 0; i < LINK_REQUESTS_MAX; i++) {
+		struct link_request *q = &k->request[i];
+
+		if (q->used && (!oldest || q->id < oldest->id))
+			oldest = q;
+	}
+	if (oldest)
+		request_finish(oldest, -ETIMEDOUT, NULL, -1);
+}
+
 static void link_drop(struct link *k, int result)
 {
 	if (k->fd < 0)
@@ -136,9 +150,12 @@ void link_tick(struct link *k, uint64_t now_us)
 		if (!k->request[i].used || now_us < k->request[i].deadline_us)
 			continue;
 		k->timeouts++;
+		/* it serves one after the other, so it is the oldest that it
+		 * is stuck with; the others need not suffer for it */
+		fail_oldest(k);
 		log_warn("The %s did not answer in time; replacing it",
 			 role_name(k->role));
-		link_drop(k, -ETIMEDOUT);
+		link_drop(k, -ECONNRESET);
 		k->stuck(k);
 		return;
 	}

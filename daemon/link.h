@@ -4,8 +4,9 @@
  *
  * Requests are numbered, bounded in number, and each has a deadline: the
  * helper may hang in a /proc read of a stuck QEMU. When one is missed, the
- * supervisor is asked for a new process, and all requests that the old one
- * still had fail with -ETIMEDOUT.
+ * supervisor is asked for a new process. The oldest request fails with
+ * -ETIMEDOUT, since that is what a process that serves one after the other is
+ * stuck with; all others with -ECONNRESET: to be asked again.
  */
 #ifndef VMDEFRAG_LINK_H
 #define VMDEFRAG_LINK_H

@@ -25,6 +25,7 @@ struct manager {
 	bool synced; /* the broker has told all there are */
 	bool all_paused;
 	uint64_t next_id, next_serial;
+	uint32_t next_map_id;
 	uint64_t started_us;
 	int state_fd; /* state directory */
 	/* asks the supervisor for a new process */

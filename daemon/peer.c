@@ -282,7 +282,7 @@ static void hello_received(struct peer *p, const struct msg_hello *h)
 static bool type_is_from_agent(unsigned int type)
 {
 	return type == MSG_HELLO || type == MSG_BYE || type == MSG_REPORT ||
-	       type == MSG_RESULT;
+	       type == MSG_RESULT || type == MSG_MAP;
 }
 
 static void session_message(struct peer *p, const struct msg *m)

@@ -24,7 +24,7 @@ struct peer;
 struct peer_ops {
 	/* a session begins; refuse it by a text, which is sent in BYE */
 	const char *(*up)(struct peer *p, const struct msg_hello *hello);
-	/* in a session: REPORT or RESULT */
+	/* in a session: REPORT, RESULT or MAP */
 	void (*message)(struct peer *p, const struct msg *m);
 	/* the session ended; @why is static text */
 	void (*down)(struct peer *p, const char *why);

@@ -113,6 +113,11 @@ void policy_cfg_defaults(struct policy_cfg *cfg)
 		/* several missed directives; a lost host is noticed within
 		 * the time that a person waits */
 		.lease_us = 30 * SEC_US,
+		/* enum collapse_mode: on; only where the guest uses it */
+		.collapse = 1,
+		.hint = true,
+		/* 0.5 to 30 ms of helper and 40 ms of guest a pass */
+		.map_interval_us = 10 * SEC_US,
 		/* a block that is held serves nobody's fault at once */
 		.reserve_hold_us = 0,
 	};
@@ -411,6 +416,8 @@ static void node_judge(const struct policy_cfg *cfg, const struct guest_view *v,
 	d->kind = DECISION_HOLD;
 	if (!nv->known) {
 		d->reason = REASON_NO_REPORT;
+	} else if (v->host_base) {
+		d->reason = REASON_HOST_BASE;
 	} else if (!ns->refilling) {
 		d->reason = REASON_ENOUGH;
 		if (!v->order_in_use)

@@ -35,6 +35,9 @@ struct policy_cfg {
 	uint64_t cooldown_us;	 /* between actions on one node, at most */
 	uint64_t backoff_max_us; /* after actions that brought too little */
 	uint64_t lease_us;
+	uint32_t collapse; /* enum collapse_mode: host huge pages under it */
+	bool hint;	   /* tell agents what is huge below them */
+	uint64_t map_interval_us; /* between two looks at what backs a VM */
 	/* blocks of the reserve are held by the agent for so long, or until
 	 * somebody needs them; 0: they are left free */
 	uint64_t reserve_hold_us;
@@ -52,6 +55,8 @@ struct policy_snapshot {
 	bool vm_stopped;     /* QMP: not running */
 	bool vm_migrating;   /* QMP: migration, snapshot: no page may move */
 	bool action_running; /* an action of ours is under way */
+	/* the host has base pages under the guest, and that will stay so */
+	bool host_base;
 };
 
 /* Why the policy wants what it wants; the stable vocabulary of history,
@@ -73,6 +78,7 @@ enum decision_reason {
 	REASON_HEADROOM,   /* reserve short, memory fragmented: act */
 	REASON_REQUEST,	   /* vmdefragctl compact */
 	REASON_WATERMARKS, /* knobs follow the reserve */
+	REASON_HOST_BASE,  /* huge pages would lie on base pages for good */
 	REASON_COUNT
 };
 

@@ -60,6 +60,10 @@ static const struct {
 			     "The reserve of free blocks is short and memory "
 			     "is fragmented: blocks are made."},
 	[REASON_REQUEST] = {"request", "Asked for by vmdefragctl."},
+	[REASON_HOST_BASE] = {"host-base",
+			      "the host has base pages under this guest and "
+			      "cannot collapse them: blocks of 2 MiB would "
+			      "gain little here"},
 	[REASON_WATERMARKS] = {"watermarks",
 			       "Watermarks and the kernel's own compaction are "
 			       "set to match the reserve."},

@@ -39,6 +39,7 @@ struct guest_view {
 	bool order_in_use; /* the guest hands out huge pages at all */
 	bool backend_ok;   /* cfg's backend is there and may be used */
 	bool pressure;
+	bool host_base; /* and no smaller order to work at */
 	uint64_t size_pages;
 	/* of zones whose min watermark is the kernel's base for all others */
 	uint64_t base_pages, base_managed_pages;

@@ -197,6 +197,22 @@ static void node_finish(struct node_view *nv, uint8_t order)
 		nv->known = false;
 }
 
+/*
+ * Where the host has base pages for good, blocks of the PMD order gain a
+ * shorter walk at most: the highest order that the guest itself uses always is
+ * worked at, or none at all.
+ */
+static void host_base_follow(const struct policy_snapshot *s,
+			     struct guest_view *v)
+{
+	if (!s->host_base || v->order < v->pmd_order)
+		return;
+	v->host_base = !v->mthp_always_order;
+	v->order_in_use = v->mthp_always_order != 0;
+	if (v->mthp_always_order)
+		v->order = v->mthp_always_order;
+}
+
 void guest_view_build(const struct policy_cfg *cfg,
 		      const struct policy_snapshot *s, struct guest_view *ret_v)
 {
@@ -212,6 +228,7 @@ void guest_view_build(const struct policy_cfg *cfg,
 	ret_v->pmd_order = MIN(h->pmd_order, PROTO_ORDERS_MAX);
 	ret_v->order_in_use = ret_v->order && pmd_in_use(h, r);
 	ret_v->mthp_always_order = mthp_always_order(h, r);
+	host_base_follow(s, ret_v);
 	ret_v->backend_ok = backend_usable(cfg, h);
 	/* without PSI the caller knows better: demand_pressure_guess() */
 	ret_v->pressure = r->psi_valid && cfg->psi_abort_pct &&

@@ -5,6 +5,7 @@
 #include "guestfree.h"
 #include "proto_codec.h"
 #include "status.h"
+#include "status_map.h"
 #include "util.h"
 
 #define J(v) ((json_int_t)(v))
@@ -275,6 +276,9 @@ json_t *status_vm(const struct vm *v, uint64_t now_us)
 
 	if (!o)
 		return NULL;
+	if (v->map.host_us || v->map.last_error)
+		json_object_set_new(o, "alignment",
+				    status_alignment(v, now_us));
 	if (!v->peer.up)
 		json_object_set_new(o, "session_ended",
 				    json_string(v->down_why));

@@ -83,6 +83,7 @@ static const char *peer_up(struct peer *p, const struct msg_hello *hello)
 	v->hello = *hello;
 	v->have_hello = true;
 	v->have_report = false;
+	vmmap_guest_lost(&v->map);
 	v->directive_us = 0;
 	record_hello(v, p->now_us);
 	dial_done(&v->channel);
@@ -147,6 +148,10 @@ static void peer_message(struct peer *p, const struct msg *m)
 {
 	struct vm *v = vm_of_peer(p);
 
+	if (m->type == MSG_MAP) {
+		vm_map_message(v, &m->map, p->now_us);
+		return;
+	}
 	if (m->type == MSG_RESULT) {
 		result_received(v, m, p->now_us);
 		return;
@@ -188,6 +193,7 @@ struct policy_snapshot vm_snapshot(const struct vm *v, uint64_t now_us)
 		.report_age_us = v->have_report ? now_us - v->report_us : 0,
 		.user_paused = v->paused || v->m->all_paused,
 		.action_running = v->action.id != 0,
+		.host_base = vm_map_host_base(v),
 	};
 
 	vm_qmp_state(v, &s, now_us);
@@ -275,6 +281,10 @@ static void proc_sampled(void *ctx, uint64_t cookie, int result,
 	if (!v)
 		return;
 	v->proc.asked = false;
+	if (result == -ECONNRESET) {
+		v->proc.next_us = 0; /* the helper is another: at once */
+		return;
+	}
 	v->proc.last_error = result;
 	if (result < 0) {
 		/* start_time stays: another program under QEMU's number is
@@ -305,6 +315,10 @@ static void numa_sampled(void *ctx, uint64_t cookie, int result,
 	if (!v)
 		return;
 	v->numa.asked = false;
+	if (result == -ECONNRESET) {
+		v->numa.next_us = 0;
+		return;
+	}
 	v->numa.last_error = result;
 	v->numa.valid = !result;
 	if (result < 0)
@@ -416,6 +430,7 @@ void vm_tick(struct vm *v, uint64_t now_us)
 		vm_qmp_tick(v, now_us);
 	sample_proc(v, now_us);
 	sample_numa(v, now_us);
+	vm_map_tick(v, now_us);
 	sample_kvm(v, now_us);
 	action_tick(v, now_us);
 	/* reports drive decisions; without them, only that they are missing */
@@ -448,6 +463,7 @@ struct vm *vm_new(struct manager *m, const struct ipc_vm *cfg, uint64_t now_us)
 	v->qmp_fd = -1;
 	/* spread the slow samples of many VMs over their period */
 	v->proc.next_us = now_us + v->serial * 37 * MSEC_US % PROC_SAMPLE_US;
+	v->map.next_us = now_us + v->serial * 43 * MSEC_US % SEC_US;
 	v->kvm.next_us = now_us + v->serial * 43 * MSEC_US % KVM_SAMPLE_US;
 	v->numa.next_us = now_us + v->serial * 41 * MSEC_US % NUMA_SAMPLE_US;
 	peer_init(&v->peer, m->loop, &vm_peer_ops,
@@ -488,5 +504,6 @@ void vm_free(struct vm *v)
 	peer_close(&v->peer, BYE_EXIT, "this VM is served no more");
 	vm_qmp_close(v);
 	history_free(&v->history);
+	vmmap_free(&v->map);
 	free(v);
 }

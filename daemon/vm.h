@@ -16,6 +16,8 @@
 #include "link.h"
 #include "peer.h"
 #include "policy.h"
+#include "policy_collapse.h"
+#include "vmmap.h"
 
 struct manager;
 struct job;
@@ -97,6 +99,17 @@ struct vm {
 
 	struct vm_proc proc;
 	struct vm_numa numa;
+	struct vmmap map;
+	struct collapse_state collapse;
+	enum collapse_hold collapse_hold; /* of the newest plan */
+	struct collapse_plan collapse_plan;
+	uint64_t ballooned_kib; /* the most that was ever seen missing */
+	bool collapsing;	/* the helper is at it */
+	uint64_t collapse_next_us, collapse_count_us;
+	/* where QMP says that its memory devices are */
+	uint64_t dimms_id; /* of the query under way; 0: none */
+	uint32_t nr_dimms;
+	struct ipc_dimm dimm[IPC_DIMMS_MAX];
 	struct vm_kvm kvm;
 	struct history history;
 	char down_why[PROTO_TEXT_MAX + 1]; /* why the last session ended */
@@ -154,6 +167,16 @@ int vm_qmp_ask_kvm(struct vm *v);
 
 /* "running", "stopped", "migrating", …; "unknown" without QMP */
 const char *vm_qmp_state_name(const struct vm *v, uint64_t now_us);
+
+/* vm_map.c: whose memory, for the helper's requests about it */
+void vm_map_guest(const struct vm *v, struct ipc_guest *ret_guest);
+/* the helper's answer to act_collapse(); a link_answer_fn */
+void vm_map_collapsed(void *ctx, uint64_t cookie, int result,
+		      const struct ipc_msg *m, int fd);
+/* base pages under the guest, and no way to change that */
+bool vm_map_host_base(const struct vm *v);
+/* something happened that changes what backs the VM: look soon */
+void vm_map_again(struct vm *v, uint64_t now_us);
 
 static inline bool vm_is_active(const struct vm *v)
 {

@@ -74,6 +74,60 @@ static void flush(struct vm *v)
 	}
 }
 
+static void balloon_seen(struct vm *v, uint64_t bytes)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < v->map.slots.nr; i++)
+		all += v->map.slots.slot[i].len;
+	if (all > bytes)
+		v->ballooned_kib = MAX(v->ballooned_kib, (all - bytes) / 1024);
+}
+
+static void dimms_ask(struct vm *v)
+{
+	/* too many under way: the next device event asks again */
+	(void)qmp_command(v->qmp, "query-memory-devices", NULL, &v->dimms_id);
+}
+
+/* One of query-memory-devices; what is no RAM, or odd, is left out. */
+static void dimm_take(struct vm *v, const json_t *device)
+{
+	const char *type = json_string_value(json_object_get(device, "type"));
+	const json_t *data = json_object_get(device, "data");
+	bool virtio_mem = type && !strcmp(type, "virtio-mem");
+	const char *memdev = json_string_value(json_object_get(data, "memdev"));
+	json_int_t gpa = json_integer_value(
+		json_object_get(data, virtio_mem ? "memaddr" : "addr"));
+	json_int_t bytes = json_integer_value(
+		json_object_get(data, virtio_mem ? "max-size" : "size"));
+	struct ipc_dimm *d;
+
+	if (!type || !memdev || (!virtio_mem && strcmp(type, "dimm")) ||
+	    gpa <= 0 || bytes <= 0 || v->nr_dimms == IPC_DIMMS_MAX)
+		return;
+	if (strrchr(memdev, '/'))
+		memdev = strrchr(memdev, '/') + 1;
+	d = &v->dimm[v->nr_dimms++];
+	memset(d, 0, sizeof(*d));
+	text_copy_printable(d->memdev, sizeof(d->memdev), memdev);
+	d->gpa = (uint64_t)gpa;
+	d->bytes = (uint64_t)bytes;
+	d->virtio_mem = virtio_mem;
+	if (!d->memdev[0])
+		v->nr_dimms--;
+}
+
+static void dimms_take(struct vm *v, const json_t *ret)
+{
+	const json_t *device;
+	size_t i;
+
+	v->nr_dimms = 0;
+	json_array_foreach(ret, i, device) dimm_take(v, device);
+	vm_map_again(v, now_us());
+}
+
 static void on_event(void *ctx, struct qmp *q, enum qmp_event event)
 {
 	struct vm *v = ctx;
@@ -82,6 +136,7 @@ static void on_event(void *ctx, struct qmp *q, enum qmp_event event)
 	case QMP_EVENT_READY:
 		v->qmp_dial.retry_us = 0;
 		v->qmp_dial.last_error = 0;
+		dimms_ask(v);
 		break;
 	case QMP_EVENT_RUN:
 		history_event(&v->history, "QEMU: %s",
@@ -97,12 +152,20 @@ static void on_event(void *ctx, struct qmp *q, enum qmp_event event)
 	case QMP_EVENT_SHUTDOWN:
 		history_event(&v->history, "QEMU: guest shuts down");
 		break;
-	case QMP_EVENT_PORT:
 	case QMP_EVENT_BALLOON:
+		balloon_seen(v, q->balloon_bytes);
+		vm_map_again(v, now_us());
+		return;
 	case QMP_EVENT_DEVICE:
+		dimms_ask(v);
+		vm_map_again(v, now_us());
+		return;
+	case QMP_EVENT_PORT:
 	case QMP_EVENT_COUNT:
 		return;
 	}
+	if (event == QMP_EVENT_MIGRATION)
+		vm_map_again(v, now_us());
 	if (event == QMP_EVENT_RUN || event == QMP_EVENT_MIGRATION)
 		vm_decide(v, now_us());
 }
@@ -116,6 +179,8 @@ static void on_answer(void *ctx, struct qmp *q, uint64_t id, json_t *ret,
 
 	(void)q;
 	(void)error;
+	if (id == v->dimms_id && ret)
+		dimms_take(v, ret);
 	if (id != v->kvm.query_id)
 		return;
 	v->kvm.asked = false;

@@ -192,7 +192,7 @@ static void report_agent(const struct agent *a, uint64_t now_us,
 		r->agent_cpu_us += act->ops->cpu_us(&act->job);
 	r->sample_cpu_us = a->sample_cpu_us;
 	r->bad_frames = a->session.bad_frames;
-	r->kpageflags_words = act->kpageflags_words;
+	r->kpageflags_words = act->kpageflags_words + a->mapper.words;
 	if (act->running)
 		r->kpageflags_words += act->job.kpageflags_words;
 }
@@ -402,6 +402,8 @@ static void close_one(int *fd)
 
 void agent_close(struct agent *a)
 {
+	mapper_stop(&a->mapper);
+	hint_free(&a->hint);
 	link_close(&a->link);
 	knobs_close(&a->knobs);
 	sampler_close(&a->sampler);

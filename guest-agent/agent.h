@@ -16,8 +16,10 @@
 
 #include "action.h"
 #include "config.h"
+#include "hint.h"
 #include "knob.h"
 #include "link.h"
+#include "mapper.h"
 #include "sample.h"
 #include "session.h"
 
@@ -41,6 +43,9 @@ struct agent {
 	struct holds holds;
 	struct backend_memory memory;
 	struct gains gains;
+	struct mapper mapper;
+	struct hint hint;
+	struct mapper_ops mapper_ops;
 	struct session session;
 	uint64_t last_action_id;
 

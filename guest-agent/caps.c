@@ -10,6 +10,7 @@
 
 #include "backend.h"
 #include "caps.h"
+#include "mapper.h"
 #include "journal.h"
 #include "knob_info.h"
 #include "procfile.h"
@@ -343,6 +344,8 @@ static void probe_features(bool observe, int proc_fd, int sys_fd,
 	for (size_t i = 0; i < ARRAY_SIZE(probes); i++)
 		h->features |= (uint32_t)probes[i].there << probes[i].feature;
 	probe_virtio(sys_fd, h);
+	if (mapper_possible(h))
+		h->features |= 1u << FEATURE_MAP;
 }
 
 static void probe_names(struct msg_hello *h)

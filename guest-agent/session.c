@@ -199,6 +199,12 @@ static void handle_of_session(struct session *s, uint64_t now_us)
 	case MSG_CANCEL:
 		s->ops->cancel(s->ctx, &s->in.cancel, now_us);
 		break;
+	case MSG_MAP_ASK:
+		s->ops->map_ask(s->ctx, &s->in.map_ask, now_us);
+		break;
+	case MSG_BACKING:
+		s->ops->backing(s->ctx, &s->in.backing, now_us);
+		break;
 	default:
 		violation(s, "message of the wrong direction", now_us);
 		break;

@@ -27,6 +27,10 @@ struct session_ops {
 			  uint64_t now_us);
 	void (*action)(void *ctx, const struct msg_action *a, uint64_t now_us);
 	void (*cancel)(void *ctx, const struct msg_cancel *c, uint64_t now_us);
+	void (*map_ask)(void *ctx, const struct msg_map_ask *q,
+			uint64_t now_us);
+	void (*backing)(void *ctx, const struct msg_backing *b,
+			uint64_t now_us);
 };
 
 enum session_state {

@@ -63,6 +63,7 @@ static void on_ended(void *ctx, const char *why, uint64_t now_us)
 	(void)now_us;
 	log_info("Session with the host ended: %s", why);
 	action_stop(&a->action, WHY_SESSION, why);
+	mapper_stop(&a->mapper);
 }
 
 static void set_cpu_rate(struct agent *a, uint64_t now_us)
@@ -137,12 +138,52 @@ static void on_cancel(void *ctx, const struct msg_cancel *c, uint64_t now_us)
 		action_stop(&a->action, WHY_CANCELLED, "host says cancel");
 }
 
+static int send_part(void *ctx, const struct msg_map *part)
+{
+	struct agent *a = ctx;
+	struct msg *m = &a->report; /* free between two reports */
+
+	m->type = MSG_MAP;
+	m->map = *part;
+	return session_send(&a->session, m);
+}
+
+static void on_map_ask(void *ctx, const struct msg_map_ask *q, uint64_t now_us)
+{
+	struct agent *a = ctx;
+	int r;
+
+	a->mapper_ops = (struct mapper_ops){.ctx = a, .send = send_part};
+	r = mapper_start(&a->mapper, &a->mapper_ops, a->proc_fd, &a->caps, q,
+			 now_us);
+	if (r < 0) {
+		/* an empty map: the host need not wait */
+		struct msg_map none = {.id = q->id, .last = 1};
+
+		log_warn_errno(r, "Cannot map the memory");
+		(void)send_part(a, &none);
+	}
+}
+
+static void on_backing(void *ctx, const struct msg_backing *b, uint64_t now_us)
+{
+	struct agent *a = ctx;
+	/* the layout was read for the pass that came before */
+	uint64_t end_pfn = memlayout_end_pfn(&a->mapper.layout);
+
+	(void)now_us;
+	if (hint_take(&a->hint, b, (end_pfn + 511) / 512) < 0)
+		log_warn("Out of memory, doing without the host's hint");
+}
+
 const struct session_ops steer_ops = {
 	.opened = on_opened,
 	.ended = on_ended,
 	.directive = on_directive,
 	.action = on_action,
 	.cancel = on_cancel,
+	.map_ask = on_map_ask,
+	.backing = on_backing,
 };
 
 static void lease_ran_out(struct agent *a, uint64_t now_us)
@@ -166,6 +207,7 @@ void steer_tick(struct agent *a, uint64_t now_us)
 		lease_ran_out(a, now_us);
 	if (action_step(&a->action, &env, now_us, &result))
 		send_result(a, &result);
+	mapper_tick(&a->mapper, now_us);
 	budget_spend(&a->budget, holds_tick(&a->holds));
 }
 
@@ -173,5 +215,6 @@ uint64_t steer_deadline_us(const struct agent *a)
 {
 	uint64_t deadline_us = action_deadline_us(&a->action);
 
+	deadline_us = MIN(deadline_us, mapper_deadline_us(&a->mapper));
 	return a->lease_us ? MIN(deadline_us, a->lease_us) : deadline_us;
 }

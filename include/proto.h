@@ -88,6 +88,9 @@ enum msg_type {
 	MSG_ACTION = 7,	   /* host -> agent: do one piece of work */
 	MSG_CANCEL = 8,	   /* host -> agent: stop it */
 	MSG_RESULT = 9,	   /* agent -> host: how an action ended */
+	MSG_MAP_ASK = 10,  /* host -> agent, to those with FEATURE_MAP only */
+	MSG_MAP = 11,	   /* agent -> host: a part of what was asked for */
+	MSG_BACKING = 12,  /* host -> agent, to those with FEATURE_MAP only */
 	MSG_TYPE_END
 };
 
@@ -143,6 +146,7 @@ enum feature {
 	FEATURE_OBSERVE = 5,	/* the agent was started with --observe */
 	FEATURE_VIRTIO_MEM = 6, /* a virtio-mem device */
 	FEATURE_ISOLCPUS = 7,	/* isolated or nohz_full CPUs */
+	FEATURE_MAP = 8,	/* answers MSG_MAP_ASK, takes MSG_BACKING */
 	FEATURE_COUNT
 };
 
@@ -395,6 +399,56 @@ struct msg_result {
 	char text[PROTO_TEXT_MAX + 1];
 };
 
+/*
+ * What a guest's kernel keeps in each 2 MiB of guest-physical memory, numbered
+ * by address / 2 MiB. By /proc/kpageflags, which shows folios, not mappings: a
+ * block of order 9 may be mapped by 4 KiB entries all the same.
+ */
+enum guest_block {
+	GUEST_BLOCK_NONE = 0, /* not all memory, or not known */
+	GUEST_BLOCK_FREE = 1,
+	GUEST_BLOCK_FOLIO = 2,	 /* one folio of that size or larger */
+	GUEST_BLOCK_HUGETLB = 3, /* of a pool, in use or not */
+	/* in use in smaller pages: 4 + tenths that are, 13 from 90 % on */
+	GUEST_BLOCK_BASE = 4,
+	GUEST_BLOCK_BASE_FULL = 13,
+	GUEST_BLOCK_OFFLINE = 14, /* a balloon, virtio-mem: some of it is */
+	GUEST_BLOCK_COUNT
+};
+
+#define PROTO_MAP_BLOCKS     4096u  /* a part: 8 GiB, 2 KiB of body */
+#define PROTO_BACKING_BLOCKS 16384u /* 32 GiB, 2 KiB of body */
+/* 52 bits of physical address */
+#define PROTO_MAP_BLOCK_MAX (UINT64_C(1) << 31)
+
+/* One pass over all memory; another while one runs takes its place. */
+struct msg_map_ask {
+	uint32_t id;		/* grows; echoed */
+	uint32_t words_per_sec; /* of kpageflags, 8 bytes each; 60 to 90 ns */
+};
+
+struct msg_map {
+	uint32_t id;
+	uint64_t first_block;
+	uint16_t nr; /* may be 0 */
+	uint8_t node;
+	uint8_t last;			 /* 1: the pass is complete */
+	uint64_t words;			 /* read, by the whole pass so far */
+	uint8_t block[PROTO_MAP_BLOCKS]; /* enum guest_block; 4 bits each */
+};
+
+/*
+ * A hint: which blocks the host maps by huge pages. Replaces what was said of
+ * these blocks before; nothing is known of others. With a new id all that was
+ * said before is void.
+ */
+struct msg_backing {
+	uint32_t id;
+	uint64_t first_block;
+	uint16_t nr;
+	uint8_t huge[PROTO_BACKING_BLOCKS / 8]; /* bit i: first_block + i */
+};
+
 /* A decoded message: the member that type names. */
 struct msg {
 	uint16_t type; /* enum msg_type */
@@ -409,6 +463,9 @@ struct msg {
 		struct msg_action action;
 		struct msg_cancel cancel;
 		struct msg_result result;
+		struct msg_map_ask map_ask;
+		struct msg_map map;
+		struct msg_backing backing;
 	};
 };
 

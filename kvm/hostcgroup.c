@@ -157,3 +157,42 @@ int hostcgroup_sample(int proc_fd, int cgroup_fd, pid_t pid,
 	}
 	return -ENODATA;
 }
+
+/* A limit or "max", or the use, of one group. */
+static uint64_t bytes_of(int cgroup_fd, const char *path, const char *name)
+{
+	char file[CGROUP_PATH_MAX + 32], text[32];
+	uint64_t bytes;
+
+	snprintf(file, sizeof(file), "%s/%s", path, name);
+	if (read_text_at(cgroup_fd, file, text, sizeof(text)) <= 0)
+		return UINT64_MAX;
+	text[strcspn(text, "\n")] = '\0';
+	return parse_u64(text, UINT64_MAX, &bytes) < 0 ? UINT64_MAX : bytes;
+}
+
+int hostcgroup_room(int proc_fd, int cgroup_fd, pid_t pid, uint64_t *ret_kib)
+{
+	char path[CGROUP_PATH_MAX], file[32], text[NUMA_STAT_MAX];
+	uint64_t room = UINT64_MAX;
+	ssize_t n;
+
+	snprintf(file, sizeof(file), "%d/cgroup", pid);
+	n = read_text_at(proc_fd, file, text, sizeof(text));
+	if (n < 0)
+		return n == -ENOENT ? -ESRCH : (int)n;
+	*ret_kib = UINT64_MAX;
+	if (cgroup_fd < 0 || hostcgroup_parse_path(text, path, sizeof(path)))
+		return 0;
+	for (; *path; path_up(path)) {
+		uint64_t used = bytes_of(cgroup_fd, path, "memory.current");
+		uint64_t limit = MIN(bytes_of(cgroup_fd, path, "memory.high"),
+				     bytes_of(cgroup_fd, path, "memory.max"));
+
+		if (used != UINT64_MAX && limit != UINT64_MAX)
+			room = MIN(room, limit > used ? limit - used : 0);
+	}
+	if (room != UINT64_MAX)
+		*ret_kib = room / 1024;
+	return 0;
+}

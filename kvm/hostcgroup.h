@@ -32,6 +32,15 @@ int hostcgroup_sample(int proc_fd, int cgroup_fd, pid_t pid,
 		      struct hostcgroup_numa *ret);
 
 /**
+ * hostcgroup_room() - how much more memory the process may take
+ * @ret_kib: to the nearest memory.high or memory.max of its group and those
+ *	     above it; UINT64_MAX: nothing limits it
+ *
+ * Return: 0, also without cgroup2; -ESRCH.
+ */
+int hostcgroup_room(int proc_fd, int cgroup_fd, pid_t pid, uint64_t *ret_kib);
+
+/**
  * hostcgroup_parse_path() - the cgroup2 line of /proc/PID/cgroup. Pure.
  * @path: takes it, without its leading '/'
  *

@@ -65,8 +65,23 @@ static void on_cancel(void *ctx, const struct msg_cancel *c, uint64_t now)
 	((struct fix *)ctx)->cancels++;
 }
 
-static const struct session_ops ops = {on_opened, on_ended, on_directive,
-				       on_action, on_cancel};
+static void on_map_ask(void *ctx, const struct msg_map_ask *q, uint64_t now)
+{
+	(void)ctx;
+	(void)q;
+	(void)now;
+}
+
+static void on_backing(void *ctx, const struct msg_backing *b, uint64_t now)
+{
+	(void)ctx;
+	(void)b;
+	(void)now;
+}
+
+static const struct session_ops ops = {on_opened, on_ended,  on_directive,
+				       on_action, on_cancel, on_map_ask,
+				       on_backing};
 
 static const struct msg_hello hello = {
 	.ver_min = 1,

@@ -114,6 +114,7 @@ static void check_other_sockets_are_refused(void **state)
 	assert_int_equal(add_vm("b", "libvirt-sock"), 0);
 	more = cfg;
 	more.vm[more.nr_vms - 1].mode = more.policy.mode;
+	more.vm[more.nr_vms - 1].collapse = more.policy.collapse;
 	rolerun_reload(&rr, &more);
 	assert_int_equal(ask_open("libvirt-sock", &m, &fd), 0);
 	close(fd);
