@@ -88,6 +88,76 @@ static uint64_t guest_words(const struct vm *v)
 	return (uint64_t)v->map.nr * 512;
 }
 
+/*
+ * A pass of the guest costs most of all here, so it rests while nothing moves:
+ * each that finds what the last one found doubles the pause, up to 32 times
+ * MapInterval. It comes at once again when the host's side or the guest's own
+ * count of huge pages (in its reports, at no cost) has moved by 2 %, or a
+ * collapse is under way.
+ */
+#define GUEST_REST_MAX 5
+/* well below what policy_collapse.c takes for too old */
+#define GUEST_REST_MAX_US (300 * SEC_US)
+
+static bool moved(uint64_t now, uint64_t before)
+{
+	return (now > before ? now - before : before - now) * 50 >
+	       MAX(now, before);
+}
+
+static uint64_t reported_huge_pages(const struct vm *v)
+{
+	uint64_t pages = 0;
+
+	for (unsigned int i = 0; v->have_report && i < v->report.nr_nodes; i++)
+		pages = sum_sat_u64(pages, v->report.node[i].anon_huge_pages);
+	return pages;
+}
+
+static uint64_t guest_interval_us(const struct vm *v)
+{
+	uint64_t base = MAX(v->pcfg.map_interval_us,
+			    guest_words(v) * GUEST_US_PER_WORD);
+
+	return MAX(base, MIN(base << v->map.guest_rest, GUEST_REST_MAX_US));
+}
+
+/* Has anything moved since the pass that counted last? */
+static bool guest_moved(const struct vm *v)
+{
+	const struct alignment_node *n = &v->map.alignment.all;
+	const struct vmmap *m = &v->map;
+
+	return moved(n->huge_huge, m->seen_huge) ||
+	       moved(n->guest_only, m->seen_only) ||
+	       moved(reported_huge_pages(v), m->seen_huge_pages) ||
+	       (v->collapse_hold == COLLAPSE_GO && vm_is_active(v));
+}
+
+static void guest_rest(struct vm *v)
+{
+	struct vmmap *m = &v->map;
+	bool again = guest_moved(v);
+
+	if (!m->guest_us)
+		return; /* a first pass is under way */
+	if (again) {
+		m->guest_rest = 0;
+		m->guest_next_us =
+			MIN(m->guest_next_us, m->ask_us + guest_interval_us(v));
+	}
+	if (m->guest_us == m->guest_rested_us)
+		return;
+	if (!again) {
+		m->guest_rest = MIN(m->guest_rest + 1, GUEST_REST_MAX);
+		m->guest_next_us = m->ask_us + guest_interval_us(v);
+	}
+	m->guest_rested_us = m->guest_us;
+	m->seen_huge = m->alignment.all.huge_huge;
+	m->seen_only = m->alignment.all.guest_only;
+	m->seen_huge_pages = reported_huge_pages(v);
+}
+
 static void ask_guest(struct vm *v, uint64_t now_us)
 {
 	struct msg m = {.type = MSG_MAP_ASK};
@@ -107,8 +177,7 @@ static void ask_guest(struct vm *v, uint64_t now_us)
 	v->map.ask_id = m.map_ask.id;
 	v->map.ask_us = now_us;
 	v->map.guest_marked = 0;
-	v->map.guest_next_us = now_us + MAX(v->pcfg.map_interval_us,
-					    words * GUEST_US_PER_WORD);
+	v->map.guest_next_us = now_us + guest_interval_us(v);
 }
 
 /* --- collapse ---------------------------------------------------------------
@@ -293,6 +362,7 @@ static void hint_tick(struct vm *v, uint64_t now_us)
 void vm_map_tick(struct vm *v, uint64_t now_us)
 {
 	scan(v, now_us);
+	guest_rest(v);
 	ask_guest(v, now_us);
 	collapse_tick(v, now_us);
 	hint_tick(v, now_us);

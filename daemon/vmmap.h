@@ -39,6 +39,10 @@ struct vmmap {
 	uint64_t guest_us; /* end of the last whole pass; 0: none */
 	uint64_t guest_next_us, guest_words, guest_strays;
 	uint32_t guest_marked; /* blocks said in the pass under way */
+	/* passes of the guest rest while nothing moves: see vm_map.c */
+	uint32_t guest_rest;
+	uint64_t guest_rested_us; /* the pass that counted last */
+	uint64_t seen_huge, seen_only, seen_huge_pages;
 
 	/* what the agent is told of the host's side; once a minute */
 	uint32_t hint_id, hint_next;
